@@ -99,9 +99,9 @@ def publishing_of(folder: Path, shape: tuple[int, ...]) -> None:
 
 def asking(folder: Path) -> None:
     with FrameWriter(folder) as writer, FrameReader(folder) as reader:
-        say("wanted(), nobody looks, µs", fastest({"": writer.wanted}, 5000)[""] * 1e6, 1)
+        say("wanted(), without a viewer, µs", fastest({"": writer.wanted}, 5000)[""] * 1e6, 1)
         reader.look()
-        say("wanted(), somebody looks, µs", fastest({"": writer.wanted}, 5000)[""] * 1e6, 1)
+        say("wanted(), with a viewer, µs", fastest({"": writer.wanted}, 5000)[""] * 1e6, 1)
 
 
 def memory(folder: Path) -> None:
@@ -243,7 +243,7 @@ def slow_down(
         slower.append(100 * (spent["on"] / spent["off"] - 1))
     mean, low, high = estimate_mean(slower)
     assert mean is not None and low is not None and high is not None, "an interval needs two repeats or more"  # noqa: PT018
-    who, goal = ("nobody looks", 2) if reader is None else (f"{pictures / watched_s:.0f} pictures/s seen", 6)
+    who, goal = ("without a viewer", 2) if reader is None else (f"{pictures / watched_s:.0f} pictures/s seen", 6)
     load = f"load {getloadavg()[0]:.1f} on {cpu_count()} cores"  # where cores are short, the camera's thread has none
     print(f"training with {who}: {mean:.2f} % slower, 95 %: {low:.2f} to {high:.2f}, {repeats} repeats, {load}")
     say(f"training slow-down, {who}, upper end of 95 %, %", high, goal)

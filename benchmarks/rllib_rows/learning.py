@@ -117,7 +117,7 @@ def connect_four(plan: Plan) -> None:
         answer = ask("through_mosaic.py", question | {"most_s": _time_s(plan), "home": home})
         won = _share_won(f"run:{answer['run']}", home)
     _show("connect four, self-play", answer)
-    print(f"{'':54}{won:.0%} of 200 games won against random, from both seats", flush=True)
+    print(f"{'':54}{won:.0%} of 200 games won against random, as first and as second player", flush=True)
     least = 0.7 if plan.quick else 0.9
     gate(won >= least, f"{won:.0%} of the games won against random, {least:.0%} needed")
 
@@ -136,9 +136,9 @@ def _share_won(policy: str, home: str) -> float:
     _use(home)
     first, second = "player_0", "player_1"
     won = 0
-    for seat, other in ((first, second), (second, first)):
-        games = evaluate(FOUR, {seat: policy, other: "random"}, episodes=100, seed=1).episode_results
-        won += sum(game.winner == seat for game in games)
+    for agent, other in ((first, second), (second, first)):
+        games = evaluate(FOUR, {agent: policy, other: "random"}, episodes=100, seed=1).episode_results
+        won += sum(game.winner == agent for game in games)
     return won / 200
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 POLICY = "table"
-SEATS = ("first", "second")  # policies with tables=two
+FIRST_AND_SECOND = ("first", "second")  # policies with tables=two
 
 
 class TableMapping(NamedTuple):
@@ -80,12 +80,12 @@ def read_table_mapping(config: RunConfig, options: TabularWorkerOptions, spec: E
 
 def _two_tables(spec: EnvSpec) -> Mapping[AgentID, str]:
     agents = spec.possible_agents
-    if len(agents) != len(SEATS):
+    if len(agents) != len(FIRST_AND_SECOND):
         raise InputError(
             f"tables=two is for two agents, and {spec.env_id} has {len(agents)}. Leave it out, and use "
             "--policies independent for a table of each agent's own."
         )
-    return dict(zip(agents, SEATS, strict=True))
+    return dict(zip(agents, FIRST_AND_SECOND, strict=True))
 
 
 TWO_TABLES = {"first": ("player_1",), "second": ("player_2",)}  # policies if each player has its own table

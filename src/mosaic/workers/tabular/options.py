@@ -14,10 +14,10 @@ class TabularWorkerOptions(TabularOptions):
     """Options of `training.params`."""
 
     opponent: Literal["self", "random"] = Field(
-        "self", description="In turn-based games: who plays the other seat while the table learns."
+        "self", description="In turn-based games: which policy the other agent has while the table learns."
     )
     tables: Annotated[Literal["one", "two"], SHAPES_CHECKPOINTS] = Field(
-        "one", description="In self-play: one table that both seats share, or one for each seat."
+        "one", description="In self-play: one table that both agents share, or one for each agent."
     )
     report_every_steps: int | None = Field(
         None, ge=1, description="Agent steps between metric events; None: about fifty events in all."

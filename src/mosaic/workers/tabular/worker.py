@@ -129,7 +129,7 @@ def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: S
         print(f"{config.environment.id} is compiled to arrays: {why}")
         print("To step the env itself, with live pictures: --set training.params.compile_env=false")
     if isinstance(twin, GameTables) and kind == "two_tables":
-        print(f"{algorithm} on the compiled twin of {config.environment.id}, one thread, a table for each seat")
+        print(f"{algorithm} on the compiled twin of {config.environment.id}, one thread, a table for each agent")
         return TwoTableTraining(twin, algorithm, options, child_seed(config.seed, "learner", 0))
 
     def make(number: int) -> TwinTraining:

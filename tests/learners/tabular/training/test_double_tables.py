@@ -1,4 +1,4 @@
-"""A table for each seat: in tic-tac-toe no position belongs to both, so two tables learn what one does."""
+"""A table for each agent: in tic-tac-toe no position belongs to both, so two tables learn what one does."""
 
 import numpy as np
 import pytest

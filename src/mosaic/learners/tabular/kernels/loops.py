@@ -262,19 +262,19 @@ def train_two_tables(game, moves, q, visits, knobs, progress, steps, episodes): 
     while updates < steps and not (episodes > 0 and counts[EPISODES] >= episodes):
         if state == NOWHERE:
             state = np.int64(game.start)
-        seat = length % 2
-        action = choose(q[seat], state, moves, state, epsilon, key, decisions)
+        agent = length % 2
+        action = choose(q[agent], state, moves, state, epsilon, key, decisions)
         decisions += np.uint64(2)
         reward = np.float64(game.reward[state, action])
         after = np.int64(game.next_state[state, action])
         over = game.over[state, action] != 0
         updates += 1
         length += 1
-        target = reward if over else reward - knobs.discount_factor * best(q[1 - seat], after, moves, after)
-        errors += learn(q[seat], visits[seat], state, action, target, knobs)
+        target = reward if over else reward - knobs.discount_factor * best(q[1 - agent], after, moves, after)
+        errors += learn(q[agent], visits[agent], state, action, target, knobs)
         state = after
         if over:
-            first_player = reward if seat == 0 else -reward
+            first_player = reward if agent == 0 else -reward
             counts[EPISODES] += 1
             epsilon = end(sums, first_player, length, knobs, counts[EPISODES])
             state, length = np.int64(NOWHERE), np.int64(0)

@@ -39,7 +39,7 @@ export default {
       </div></div></section>
   </div>
   <div class="stack p-middle">
-    <div v-for="a in above" class="p-seat" :class="{turn: a.acting && !s.real_time}">
+    <div v-for="a in above" class="p-agent" :class="{turn: a.acting && !s.real_time}">
       <span class="p-who"><b>{{ who(a) }}</b><span class="faint small">{{ a.agent }}{{ s.agents.length > 1 || s.step ? " · return " + number(a.return) : "" }}</span></span>
       <span class="end"><span class="small" :class="a.acting ? 'p-turn' : 'muted'">{{ status(a) }}</span>
         <select :aria-label="'Policy of ' + a.agent" :value="a.policy" @change="assign(a, $event)"><option v-for="p in offered(a)" :value="p">{{ p === "human" ? "a person" : p }}</option><option value="?">another policy…</option></select>
@@ -59,7 +59,7 @@ export default {
     <p v-if="s.error" class="p-problem" role="alert"><i v-html="icons.alert"></i><span>{{ s.error }}</span></p>
     <p v-if="s.note" class="p-problem warn"><i v-html="icons.info"></i><span>{{ s.note }}</span></p>
     <p class="p-said" role="status" aria-live="polite">{{ refused || line }}</p>
-    <div v-for="a in below" class="p-seat" :class="{turn: a.acting && !s.real_time}">
+    <div v-for="a in below" class="p-agent" :class="{turn: a.acting && !s.real_time}">
       <span class="p-who"><b>{{ who(a) }}</b><span class="faint small">{{ a.agent }}{{ s.agents.length > 1 || s.step ? " · return " + number(a.return) : "" }}</span></span>
       <span class="end"><span class="small" :class="a.acting ? 'p-turn' : 'muted'">{{ status(a) }}</span>
         <select :aria-label="'Policy of ' + a.agent" :value="a.policy" @change="assign(a, $event)"><option v-for="p in offered(a)" :value="p">{{ p === "human" ? "a person" : p }}</option><option value="?">another policy…</option></select>
