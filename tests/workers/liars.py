@@ -180,6 +180,16 @@ class Backwards(Honest):
 
 SAVES = {"checkpoints": True, "resume": True}
 
+
+class Starting(Honest):
+    """Never gets past its start: each stage lasts as long as an iteration."""
+
+    def run(self, context):
+        while True:
+            context.stage("unpacking")
+            _SHORT.wait(context.options.iteration_s)
+
+
 WORKERS = {
     worker.info.name: worker
     for worker in (
@@ -206,6 +216,7 @@ WORKERS = {
         Honest("unexamined", evaluates=True),
         Honest("homeless", not_applicable={}),
         Eager("eager", checkpoints=True),
+        Starting("starting"),
         Honest("impostor"),
     )
 }

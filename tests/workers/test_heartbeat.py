@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mosaic.core.compile_time import Compilation
-from mosaic.workers.heartbeat import Heartbeat, StopPatience
+from mosaic.workers.heartbeat import START_GRACE_S, Heartbeat, StopPatience, StoppedAtStartError
 from mosaic.workers.inbox import Inbox
 
 
@@ -58,6 +58,34 @@ def test_nothing_is_reported_before_training_begins() -> None:
     with fresh.iteration():
         fresh.beat()
     assert len(case.events) == 1
+
+
+def test_a_start_that_does_not_notice_a_stop_is_left_after_a_grace() -> None:
+    case, left = Case(), []
+    fresh = Heartbeat(case._report, case.inbox, 2.0, case.patience, clock=case.clock)
+    fresh.leave = lambda: left.append(case.clock.now_s)
+    fresh.stage("starting Ray")
+    case.clock.now_s += 60.0
+    fresh.beat()
+    case.inbox.put("stop")
+    for _ in range(4):
+        fresh.beat()
+        case.clock.now_s += 1.0
+    assert left == [160.0 + START_GRACE_S]
+    with pytest.raises(StoppedAtStartError):
+        fresh.stage("building")
+    assert [event["message"] for event in case.events] == ["starting Ray"]
+
+
+def test_training_that_has_begun_is_not_left() -> None:
+    case, left = Case(), []
+    case.heartbeat.leave = lambda: left.append(1)
+    case.heartbeat.stage("collecting the first samples")
+    case.inbox.put("stop")
+    case.heartbeat.beat()
+    case.clock.now_s += 60.0
+    case.heartbeat.beat()
+    assert left == []
 
 
 def test_a_worker_that_reports_by_itself_is_left_alone() -> None:

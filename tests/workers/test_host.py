@@ -115,6 +115,19 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path):
     assert "at 2000 env steps is damaged" in host.events("alert")[0]["message"]
 
 
+@pytest.mark.parametrize("stage_s", [0.1, 600.0], ids=["the start looks", "the start waits for a library"])
+def test_a_stop_during_the_start_ends_it_and_saves_nothing(tmp_path, installed_liars, stage_s):
+    folder = new_folder(tmp_path, run_config("starting", {"iteration_s": stage_s}))
+    with Hosted(folder) as host:
+        assert host.event(lambda event: event["kind"] == "stage")["message"] == "unpacking"
+        host.say("stop")
+        assert host.hear("stopped")["reason"] == "asked to"
+        assert host.wait() == 3
+    first, *stages, last = [event["kind"] for event in host.stored()]
+    assert (first, set(stages), last) == ("started", {"stage"}, "ended")
+    assert (host.events("ended")[0]["reason"], host.events("checkpoint")) == ("asked to", [])
+
+
 def test_an_orphan_that_does_not_listen_ends_itself(tmp_path, installed_liars):
     folder = new_folder(tmp_path, run_config("stubborn", training={"total_timesteps": 10**9}))
     with Hosted(folder, MOSAIC_ORPHAN_GRACE_S="0.2") as host:

@@ -106,6 +106,14 @@ class WorkerContext:
         """
         self.heartbeat.measure_with(measure)
 
+    def stage(self, message: str) -> None:
+        """Report what the start is doing, such as "starting Ray", until the first iteration.
+
+        Nothing has been learned by then: if a stop is requested, the next call raises and ends the worker, and a start
+        that makes no such call is ended after a few seconds.
+        """
+        self.heartbeat.stage(message)
+
     def iteration(self) -> AbstractContextManager[None]:
         """Measure one iteration: `with context.iteration():`. A stop waits as long as these take."""
         return self.heartbeat.iteration()

@@ -15,12 +15,18 @@ from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
 
 from mosaic.core.compile_time import Compilation, timer
+from mosaic.core.errors import MosaicError
 from mosaic.telemetry.events.event import is_number
 from mosaic.workers.inbox import Inbox
 
 _REMEMBERED = 5  # iterations; the longest of them counts
 _WORTH_TELLING_S = 1.0
 _SHARE_OF_PERIOD = 0.25  # how late a report may come
+START_GRACE_S = 3.0  # for a worker that is asked to stop while it starts, to end by itself
+
+
+class StoppedAtStartError(MosaicError):
+    """A stop was requested before training began: nothing was learned, and nothing has to be saved."""
 
 
 class StopPatience:
@@ -98,11 +104,21 @@ class Heartbeat:
         self._last: dict[str, object] = {"env_steps": env_steps, "episode_reward_mean": None}
         self._reported_s = clock()
         self._training = False  # before that, processes are started and code is compiled: there is nothing to report
+        self._starting = False  # a stage of the start was reported, and training has not begun
+        self._stop_seen_s: float | None = None
+        self.leave: Callable[[], None] = lambda: None  # end the process at once, as if the worker had stopped
         self._over = threading.Event()
 
     def measure_with(self, measure: Callable[[], Mapping[str, object]]) -> None:
         """Take counters and means from `measure`, called by the thread at any moment, instead of repeating old ones."""
         self._measure, self._training = measure, True
+
+    def stage(self, message: str) -> None:
+        """Store what the start of training is doing now; raise StoppedAtStartError if a stop is requested."""
+        if reason := self._inbox.stop_asked():
+            raise StoppedAtStartError(reason)
+        self._starting = not self._training
+        self._report(kind="stage", message=message)
 
     def due(self) -> bool:
         return self.every_s is not None and self._clock() - self._reported_s >= self.every_s
@@ -136,6 +152,7 @@ class Heartbeat:
     def beat(self) -> None:
         """Report if it is due; called repeatedly."""
         self._patience.update()
+        self._leave_start()
         with self._inbox.reporting:  # events are stored in the order in which they were measured
             if self._inbox.paused or not self.due():
                 return
@@ -151,6 +168,15 @@ class Heartbeat:
             steps = _env_steps(fields) - _env_steps(last)
             fields["env_steps_per_s"] = steps / max(self._clock() - since_s, 1e-9)
             self._store(fields)
+
+    def _leave_start(self) -> None:
+        """End a start that does not notice a stop, for example in a library that waits for its processes."""
+        if self._training or not self._starting or not self._inbox.stop_asked():
+            return
+        if self._stop_seen_s is None:
+            self._stop_seen_s = self._clock()
+        if self._clock() - self._stop_seen_s >= START_GRACE_S:
+            self.leave()
 
     def _run(self) -> None:
         while not self._over.wait(self._period_s()):

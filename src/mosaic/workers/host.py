@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,7 +116,7 @@ def _run(folder_path: Path, attempt: int, progress: ProgressReporter) -> int:
         progress("patience", patience_s=patience_s)
         progress("started")
         with mirrored(folder.path, config.telemetry.mirrors, writer):
-            _train(worker, context, writer)
+            _train(worker, context, writer, progress)
     if inbox.stop_asked():
         progress("stopped", reason=inbox.stop_asked())
         return STOPPED
@@ -124,16 +124,25 @@ def _run(folder_path: Path, attempt: int, progress: ProgressReporter) -> int:
     return FINISHED
 
 
-def _train(worker: Worker, context: WorkerContext, writer: EventWriter) -> None:
+def _train(worker: Worker, context: WorkerContext, writer: EventWriter, progress: ProgressReporter) -> None:
     """Train between a first and a last event, whose times `mosaic train` reports."""
     from mosaic.core.compile_time import timer, working_time
+    from mosaic.workers.heartbeat import StoppedAtStartError
 
     begun, compiled_s = working_time(), timer.seconds()
     resources = context.config.resources  # may differ from those of earlier attempts
     writer.report(kind="started", num_env_runners=resources.num_env_runners, ray_address=resources.ray_address)
     finished = False
+
+    def leave() -> None:
+        reason = context.inbox.stop_asked()
+        writer.report(kind="ended", reason=reason, prepare_s=working_time() - begun, train_s=0.0, time_to_stop_s=None)
+        progress("stopped", reason=reason)
+        os._exit(STOPPED)  # the supervisor ends what was started
+
+    context.heartbeat.leave = leave
     try:
-        with context.heartbeat.beating():
+        with context.heartbeat.beating(), suppress(StoppedAtStartError):
             worker.run(context)
         finished = True
     finally:

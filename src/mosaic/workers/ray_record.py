@@ -16,20 +16,27 @@ from typing import TypeAlias
 from mosaic.runtimes.ray.session import Record, clean_up, ray_session
 from mosaic.store.atomic import write_atomic
 from mosaic.store.run_folder import RunFolder
+from mosaic.workers.context import WorkerContext
 
 RAY = "ray.json"
 StartRay: TypeAlias = Callable[[int, str | None], None]  # number of CPUs; address or None: this machine
 
 
 @contextmanager
-def ray_of_run(folder: RunFolder) -> Iterator[StartRay]:
+def ray_of_run(context: WorkerContext) -> Iterator[StartRay]:
     """Yield a function that starts Ray for this attempt, if needed; everything is removed when the block is left."""
+    folder = context.folder
     clear_session(folder)
+
+    def warn(message: str) -> None:
+        context.report(kind="alert", message=message)
+
     with ExitStack() as stack:
 
         def start(cpus: int, address: str | None) -> None:
+            context.stage("starting Ray" if address is None else f"joining the Ray cluster at {address}")
             stack.callback(clear_session, folder)
-            stack.enter_context(ray_session(cpus, address, partial(_keep, folder)))
+            stack.enter_context(ray_session(cpus, address, partial(_keep, folder), warn=warn))
 
         yield start
 

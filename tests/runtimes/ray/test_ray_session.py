@@ -8,7 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -71,6 +73,58 @@ def test_an_impossible_demand_is_refused_at_once() -> None:
         pytest.fail("a session with CPUs that do not exist")
     with pytest.raises(InputError, match="at least 1 CPU, not 0"), ray_session(0):
         pytest.fail("a session without CPUs")
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_start_that_takes_too_long_is_tried_once_more_with_advice(monkeypatch, tmp_path, failures) -> None:
+    limit = "RAY_gcs_server_port_wait_time_s"
+
+    def init(**options: Any) -> Any:
+        assert os.environ[limit] == "90"
+        tries.append(options["_temp_dir"])
+        if len(tries) <= failures:
+            raise Exception("The current node timed out during startup.")
+        return SimpleNamespace(address_info={"gcs_address": "127.0.0.1:1"})
+
+    tries: list[str] = []
+    warnings: list[str] = []
+    records: list[dict[str, Any]] = []
+    monkeypatch.setattr(ray_runtime, "_init", init)
+    monkeypatch.setattr(ray_runtime.tempfile, "gettempdir", lambda: str(tmp_path))
+    again = (
+        pytest.raises(MosaicError, match=r"neither at a second try: The current .* --ray-address auto\.")
+        if failures > 1
+        else nullcontext()
+    )
+    with again, ray_session(1, record=records.append, warn=warnings.append) as session:
+        assert session.address == "127.0.0.1:1"
+    (warning,) = warnings
+    assert "timed out during startup. It is tried once more. Perhaps the machine is busy" in warning
+    assert len(set(tries)) == 2
+    assert not any(Path(directory).parent.exists() for directory in tries)
+    assert len(records) == (3 if failures == 1 else 2)
+
+
+def test_a_node_that_registers_late_is_waited_for(monkeypatch) -> None:
+    from ray._private import services
+
+    answers: list[Any] = [RuntimeError("not yet"), RuntimeError("not yet"), {"node": "there"}]
+
+    def ask(gcs_address: str, node_id: str) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, RuntimeError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(services, "get_node", ask)
+    monkeypatch.setattr(ray_runtime, "_ASK_EVERY_S", 0.0)
+    with ray_runtime._patient():
+        assert services.get_node("address", "node") == {"node": "there"}
+    assert services.get_node is ask
+    monkeypatch.setattr(ray_runtime, "_START_TIMEOUT_S", 0)
+    answers.append(RuntimeError("never"))
+    with ray_runtime._patient(), pytest.raises(RuntimeError, match="never"):
+        services.get_node("address", "node")
 
 
 @pytest.mark.parametrize("address", ["cluster", "ray://cluster:10001", "cluster:port", "cluster:99999"])

@@ -1,16 +1,19 @@
 """What `mosaic train` shows before there are numbers."""
 
 import io
+from types import SimpleNamespace
 
+import pytest
 from rich.console import Console
 
 from mosaic.ui.cli import output as screen
 from mosaic.ui.cli import watching as following
+from mosaic.ui.cli.commands.train import _advise
 from mosaic.ui.cli.watching import TrainingView, follow
 
 
-def shown(*events):
-    view = TrainingView("a-run", "gym/CartPole-v1   rllib ppo", clock=lambda: 1.0)
+def shown(*events, view=None):
+    view = view or TrainingView("a-run", "gym/CartPole-v1   rllib ppo", clock=lambda: 1.0)
     for event in events:
         view.add(event)
     console = Console(width=80, record=True, file=None, force_terminal=False)
@@ -82,6 +85,41 @@ def test_a_run_into_a_pipe_prints_a_line_now_and_then(monkeypatch):
     assert lines[1] == "a-run: 300 env steps of 2,000   100/s   0:17 left   reward 3.000"
     assert [line.split()[1] for line in lines[1:4]] == ["300", "600", "900"]
     assert lines[4:] == ["one runner was lost"]
+
+
+def test_stages_of_the_start_are_shown_until_the_first_step():
+    now = [10.0]
+    view = TrainingView("a-run", "title", 2_000, clock=lambda: now[0])
+    view.add({"kind": "stage", "message": "starting Ray"})
+    now[0] = 17.2
+    assert view.line() == "a-run: 0 env steps of 2,000   starting Ray … 7 s"
+    assert "starting Ray … 7 s" in shown({"kind": "started"}, view=view)
+    view.add(iteration(0, 18))
+    assert "starting Ray" in view.line()
+    view.add(iteration(100, 19))
+    assert "starting Ray" not in view.line()
+
+
+def test_stages_into_a_pipe_are_printed_as_they_come(monkeypatch):
+    text = io.StringIO()
+    monkeypatch.setattr(screen, "err", Console(file=text, width=80))
+    monkeypatch.setattr(following, "err", screen.err)
+    stages = ({"kind": "stage", "message": message} for message in ("starting Ray", "building the algorithm"))
+    follow(Told({"kind": "started"}, *stages), TrainingView("a-run", "title"))
+    assert text.getvalue().splitlines()[1:] == ["a-run: starting Ray …", "a-run: building the algorithm …"]
+
+
+@pytest.mark.parametrize(
+    ("state", "checkpoints", "text"),
+    [
+        ("stopped", ["100"], "Resume it: mosaic runs resume a-run\n"),
+        ("stopped", [], "Nothing was saved: a-run ended before its first checkpoint.\n"),
+        ("finished", ["100"], ""),
+    ],
+)
+def test_resuming_is_advised_only_where_something_was_saved(capsys, state, checkpoints, text):
+    _advise(SimpleNamespace(run_id="a-run", state=state, checkpoints=checkpoints))
+    assert capsys.readouterr().err == text
 
 
 def test_json_prints_no_lines(monkeypatch):

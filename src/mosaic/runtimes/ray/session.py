@@ -17,11 +17,12 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import psutil
@@ -42,8 +43,10 @@ _LONGEST_TEMP_DIR = 107 - 72
 _SMALLEST_STORE = 80 * 2**20  # Ray refuses less than 75 MB
 _LARGEST_STORE = 8 * 2**30
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # no usage statistics, no warning
+_START_TIMEOUT_S = 90  # Ray's own is 30 s, which a busy machine exceeds
 _SHARED_MEMORY = Path("/dev/shm")
 _REACH_TIMEOUT_S = 5.0
+_ASK_EVERY_S = 0.1
 _CLEAN_UP_TIMEOUT_S = 30.0
 
 
@@ -68,8 +71,11 @@ def ray_session(
     record: Callable[[Record], None] | None = None,
     *,
     prints: bool = True,
+    warn: Callable[[str], None] = print,
 ) -> Iterator[RaySession]:
     """Start Ray on this machine, or connect to the cluster at `address`, for the duration of the block.
+
+    A start that takes too long is tried once more, after `warn` was called with what to do about it.
 
     The output of its processes is printed here too, unless `prints` is false; it is in their logs either way. `record`
     is called with what `clean_up` needs: once before anything is started, and once when everything is. Enter the block
@@ -83,9 +89,31 @@ def ray_session(
     if ray.is_initialized():
         raise MosaicError("Ray is already running in this process: leave that session first.")
     tell = record if record is not None else _keep_to_yourself
-    session = _embedded(cpus, tell, prints) if address is None else _connected(cpus, address, tell, prints)
-    with session as handle:
+    if address is not None:
+        with _connected(cpus, address, tell, prints) as handle:
+            yield handle
+        return
+    _check_cpus(cpus)
+    with ExitStack() as stack:
+        try:
+            handle = stack.enter_context(_embedded(cpus, tell, prints))
+        except RayStartError as error:
+            warn(f"Ray did not start: {error} It is tried once more. {_ADVICE}")
+            try:
+                handle = stack.enter_context(_embedded(cpus, tell, prints))
+            except RayStartError as again:
+                raise MosaicError(f"Ray did not start, and neither at a second try: {again} {_ADVICE}") from again
         yield handle
+
+
+class RayStartError(MosaicError):
+    """Ray that could not be started on this machine."""
+
+
+_ADVICE = (
+    "Perhaps the machine is busy or short of memory: stop other work or wait, or start Ray yourself "
+    "(ray start --head) and join it: --ray-address auto."
+)
 
 
 def clean_up(record: Mapping[str, Any]) -> None:
@@ -123,16 +151,19 @@ def short_temp_dir(preferred: Path) -> Path:
     return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
 
 
-@contextmanager
-def _embedded(cpus: int, tell: Callable[[Record], None], prints: bool) -> Iterator[RaySession]:
-    import ray
-
+def _check_cpus(cpus: int) -> None:
     there = len(os.sched_getaffinity(0))
     if cpus > there:
         raise InputError(
             f"The run asks Ray for {cpus} CPUs and this machine gives it {there}. "
             f"Ask for at most {there}, or name a larger cluster: ray_address=HOST:PORT."
         )
+
+
+@contextmanager
+def _embedded(cpus: int, tell: Callable[[Record], None], prints: bool) -> Iterator[RaySession]:
+    import ray
+
     temp_dir = short_temp_dir(Path(tempfile.gettempdir()))
     record: Record = {"temp_dir": str(temp_dir), "address": None, "processes": []}
     try:
@@ -156,15 +187,43 @@ def _start(cpus: int, temp_dir: Path, prints: bool) -> str:
     The mark is set only for processes that Ray starts now, not for those that the driver starts later. Ray opens its
     directory to every user of the machine, so it lies inside ours, which is closed to them.
     """
-    with _environment(**{MARK: str(temp_dir)}):
-        context = _init(
-            num_cpus=cpus,
-            include_dashboard=False,
-            log_to_driver=prints,
-            _temp_dir=str(temp_dir / "r"),
-            **_store(temp_dir),
-        )
+    limits = {"RAY_gcs_server_port_wait_time_s": str(_START_TIMEOUT_S)}
+    with _environment(**{MARK: str(temp_dir)}, **limits), _patient():
+        try:
+            context = _init(
+                num_cpus=cpus,
+                include_dashboard=False,
+                log_to_driver=prints,
+                _temp_dir=str(temp_dir / "r"),
+                **_store(temp_dir),
+            )
+        except Exception as error:  # Ray raises whatever class it finds, Exception itself among them
+            raise RayStartError(f"{str(error).rstrip('.')}.") from error
     return str(context.address_info["gcs_address"])
+
+
+@contextmanager
+def _patient() -> Iterator[None]:
+    """Give the first node more time to register: Ray asks repeatedly for up to 30 s, which no setting changes."""
+    from ray._private import services
+
+    ask: Callable[[str, str], dict[str, Any]] = services.get_node
+    ends_s = monotonic() + _START_TIMEOUT_S
+
+    def ask_longer(gcs_address: str, node_id: str) -> dict[str, Any]:
+        while True:
+            try:
+                return ask(gcs_address, node_id)
+            except RuntimeError:  # not registered yet
+                if monotonic() >= ends_s:
+                    raise
+            threading.Event().wait(_ASK_EVERY_S)
+
+    services.get_node = ask_longer
+    try:
+        yield
+    finally:
+        services.get_node = ask
 
 
 @contextmanager

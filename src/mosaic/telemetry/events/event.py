@@ -70,7 +70,7 @@ class MetricEvent(TypedDict, total=False):
     from_env_steps: int | None
     # kind "config_changed": {setting: [old value, new value]}
     changes: dict[str, object]
-    # kinds "alert", "equipped" and "compiling": what is wrong, what a worker trains with, progress of compiling
+    # kinds "alert", "equipped", "stage", "compiling": what is wrong, what trains, what the start is doing
     message: str
     # kind "checkpoint"
     path: str

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _MOST_POINTS = 4000
 _SPEED_OVER_S = 5.0
-_WAITING = "waiting for the first iteration …"  # Ray alone takes ten seconds to start
+_WAITING = "waiting for the first iteration …"
 
 
 class TrainingView:
@@ -49,21 +49,23 @@ class TrainingView:
         self._points: list[tuple[int, float]] = []
         self._seen: list[tuple[float, int]] = []  # times and env steps of the last seconds, for the speed
         self._alerts: list[str] = []
-        self._equipment = self._compiling = ""
+        self._equipment = self._stage = ""
+        self._stage_s: float | None = None  # when it began
         self.note = ""
 
     def add(self, event: Mapping[str, Any]) -> None:
         match event.get("kind"):
             case "iteration" | "episode":
                 self._last |= event
-                self._compiling = ""
+                self._stage = "" if event.get("env_steps") else self._stage
                 self._add_point(event)
             case "resumed":
                 start = int(event.get("from_env_steps") or 0)
                 self._points = [point for point in self._points if point[0] <= start]
                 self._seen.clear()
-            case "compiling":
-                self._compiling = str(event.get("message", ""))
+            case "stage" | "compiling" as kind:
+                self._stage = str(event.get("message", ""))
+                self._stage_s = self._clock() if kind == "stage" else None  # compiling counts its own seconds
                 self._seen.clear()  # the speed counts training only
             case "equipped":
                 self._equipment = str(event.get("message", ""))
@@ -125,12 +127,13 @@ class TrainingView:
                 facts.append(f"{_duration((self.total_timesteps - steps) / speed)} left")
         if reward is not None:
             facts.append(f"reward {reward:.3f}")
-        elif not self._last and not self._compiling:
+        elif not self._last and not self._stage:
             facts.append(_WAITING)
         elif self._last.get("note"):
             facts.append(str(self._last["note"]))
-        if self._compiling:
-            facts.append(self._compiling)
+        if self._stage:
+            began_s = self._stage_s
+            facts.append(self._stage if began_s is None else f"{self._stage} … {self._clock() - began_s:.0f} s")
         episodes = self._last.get("episodes_total")
         if episodes is not None:
             facts.append(f"{episodes:,} episodes")
@@ -193,6 +196,8 @@ def _follow_in_lines(run: BackendRun, view: TrainingView, shown: bool) -> None:
         kind = event.get("kind")
         if shown and kind in ("equipped", "alert"):
             note(str(event["message"]))
+        elif shown and kind == "stage":
+            note(f"{view.run_id}: {event['message']} …")
         elif shown and kind in ("iteration", "episode", "compiling") and pace.due():
             note(view.line())
 

@@ -42,7 +42,7 @@ from mosaic.workers.rllib.config.resources import (
 )
 from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.reporting.episodes import NOTHING_SAMPLED, RllibResult, alerts_of, records_of
-from mosaic.workers.rllib.reporting.log_filter import keep_quiet
+from mosaic.workers.rllib.reporting.log_filter import compiled_remarks_dropped, keep_quiet
 from mosaic.workers.rllib.reporting.metrics import RllibProgress, fields, sampled_fields, split
 
 if TYPE_CHECKING:
@@ -77,11 +77,12 @@ def train(context: WorkerContext) -> None:
     if context.resume_from is not None:
         require_trust_to_resume(context.resume_from)
     context.config = with_limit(context.config)
-    with ray_of_run(context.folder) as start_ray:
+    with ray_of_run(context) as start_ray:
         setup = prepare(context, start_ray)
-        for line in setup.placement.said:
-            context.report(kind="alert", message=line)
+        for line in setup.placement.said:  # nobody asked for a number, so that nothing is wrong
+            context.report(kind="equipped", message=line)
         with built(setup, context) as training, _passing_on_stops(context, setup.session):
+            context.stage("collecting the first samples")
             iterate(context, training)
 
 
@@ -146,6 +147,8 @@ def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
     from mosaic.workers.rllib.reporting.callbacks import close_frames
     from mosaic.workers.rllib.self_play import LeagueManager
 
+    runners = setup.placement.runners
+    context.stage(f"building the algorithm, {'1 env runner' if runners == 1 else f'{runners} env runners'}")
     keep_quiet()
     torch.set_num_threads(1)  # small products on several threads spin more than they compute
     self_play = LeagueManager(setup) if setup.roles.plan.self_play else None
@@ -154,7 +157,8 @@ def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
         config.validate()
     except ValueError as error:
         raise InputError(f"RLlib refuses these options: {str(error).partition(_BACK_DOOR)[0].strip()}") from error
-    algo = config.build_algo()
+    with compiled_remarks_dropped():
+        algo = config.build_algo()
     finished = False
     try:
         training = Training(setup, algo, self_play)

@@ -92,7 +92,7 @@ class TabularWorker:
 
         config = context.config
         with ExitStack() as stack:
-            start_ray = stack.enter_context(ray_of_run(context.folder))
+            start_ray = stack.enter_context(ray_of_run(context))
             with sharing_envs():
                 training = stack.enter_context(ended_after(make_training(config, options, start_ray)))
                 roles = roles_of(config, options, training)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
+import threading
 
 import pytest
 
-from mosaic.workers.rllib.reporting.log_filter import REMARKS, keep_quiet
+from mosaic.workers.rllib.reporting.log_filter import REMARKS, compiled_remarks_dropped, keep_quiet
 
 
 @pytest.fixture(autouse=True)
@@ -26,3 +30,19 @@ def test_a_remark_is_left_out_and_everything_else_is_kept():
         other = logging.LogRecord(name, logging.ERROR, "", 0, "an env runner %s is lost", (3,), None)
         assert not logger.filter(said)
         assert logger.filter(other)
+
+
+def test_what_rays_compiled_part_says_of_rllib_is_dropped_and_the_rest_is_kept(capfd):
+    with compiled_remarks_dropped():
+        os.write(2, b"core_worker.cc: Actor has constructor arguments in the object store and max_restarts > 0. If\n")
+        print("an error of the env", file=sys.stderr)
+        child = subprocess.Popen(["sh", "-c", "read line; echo of a child >&2"], stdin=subprocess.PIPE)
+    print("later", file=sys.stderr)
+    child.communicate(b"\n")
+    heard = ""
+    for _ in range(1000):
+        heard += capfd.readouterr().err
+        if "of a child" in heard:
+            break
+        threading.Event().wait(0.01)
+    assert sorted(heard.splitlines()) == ["an error of the env", "later", "of a child"]

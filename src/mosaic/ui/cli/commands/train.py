@@ -23,6 +23,7 @@ from mosaic.ui.cli.options import (
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
+    from mosaic.store.views import RunDetails
     from mosaic.ui.cli.backend import BackendRun
 
 
@@ -166,6 +167,18 @@ def _say_detached(started: Sequence[BackendRun], json: bool) -> None:
     note("Follow it: mosaic watch latest    Stop it: mosaic runs stop latest")
 
 
+def _advise(details: RunDetails) -> None:
+    """Say how to continue a run after Ctrl-C, if it saved anything; it may have finished in that moment."""
+    from mosaic.ui.cli.output import note
+
+    if details.state == "finished":
+        return
+    if details.checkpoints:
+        note(f"Resume it: mosaic runs resume {details.run_id}")
+    else:
+        note(f"Nothing was saved: {details.run_id} ended before its first checkpoint.")
+
+
 def _foreground(submit: Callable[[], Sequence[BackendRun]], json: bool) -> None:
     """Submit runs and follow them to their end; Ctrl-C stops and saves all of them."""
     from mosaic.core.errors import MosaicError
@@ -194,8 +207,7 @@ def _foreground(submit: Callable[[], Sequence[BackendRun]], json: bool) -> None:
                 complain(text)
         if not json:
             for run in started:
-                if run.show().state != "finished":  # it may have finished in that moment
-                    note(f"Resume it: mosaic runs resume {run.id}")
+                _advise(run.show())
         raise
     results = [result(run) for run in started]
     if json:

@@ -1,8 +1,13 @@
-"""Log filter for RLlib's warnings about interfaces that Mosaic does not use."""
+"""Log filters for warnings of RLlib and Ray about interfaces that Mosaic does not use."""
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -21,6 +26,36 @@ REMARKS = {
     "ray._common.deprecation": _Without("`RLModule(config=[RLModuleConfig object])`"),  # RLlib's own call
     "ray.tune.utils.util": _Without("Install gputil"),
 }
+
+
+# Ray's compiled part complains about the way in which RLlib passes its configuration to env runners.
+_COMPILED_REMARKS = (b"has constructor arguments in the object store and max_restarts > 0",)
+
+
+@contextmanager
+def compiled_remarks_dropped() -> Iterator[None]:
+    """Drop remarks of Ray's compiled part, which writes to the descriptor of stderr, past Python's logging.
+
+    A program that is started in the block keeps writing to the pipe, so the thread reads to the end of that.
+    """
+    real, (source, sink) = os.dup(2), os.pipe()
+    sys.stderr.flush()
+    os.dup2(sink, 2)
+    os.close(sink)
+    threading.Thread(target=_pass_on, args=(source, os.dup(real)), name="stderr", daemon=True).start()
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(real, 2)
+        os.close(real)
+
+
+def _pass_on(source: int, target: int) -> None:
+    with os.fdopen(source, "rb") as lines, os.fdopen(target, "wb", buffering=0) as out:
+        for line in lines:
+            if not any(remark in line for remark in _COMPILED_REMARKS):
+                out.write(line)
 
 
 def keep_quiet() -> None:
