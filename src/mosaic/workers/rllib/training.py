@@ -79,7 +79,7 @@ def train(context: WorkerContext) -> None:
     context.config = with_limit(context.config)
     with ray_of_run(context) as start_ray:
         setup = prepare(context, start_ray)
-        for line in setup.placement.said:  # nobody asked for a number, so that nothing is wrong
+        for line in setup.placement.said:  # no number was asked for, so nothing is wrong
             context.report(kind="equipped", message=line)
         with built(setup, context) as training, _passing_on_stops(context, setup.session):
             context.stage("collecting the first samples")
