@@ -138,3 +138,16 @@ def test_compiling_is_shown_until_training_begins_and_is_left_out_of_the_speed()
     view.add(iteration(300, 51))
     assert view.steps_per_s == 100
     assert "compiling" not in view.line()
+
+
+def test_the_speed_counts_whole_iterations():
+    """Sampling takes 2 s and 1,000 env steps, learning 18 s: 50 a second, not 0 while it learns."""
+    view = TrainingView("a-run", "title", 100_000)
+    for number in range(4):
+        began = 20.0 * number
+        view.add(iteration(1_000 * number + 500, began + 1, training_iteration=number))
+        view.add(iteration(1_000 * number + 1_000, began + 2, training_iteration=number))
+        for second in range(4, 20, 2):
+            view.add(iteration(1_000 * number + 1_000, began + second, training_iteration=number))
+            assert number < 2 or view.steps_per_s == pytest.approx(50, rel=0.01)
+        view.add(iteration(1_000 * number + 1_000, began + 20, training_iteration=number + 1))

@@ -31,6 +31,42 @@ _SPEED_OVER_S = 5.0
 _WAITING = "waiting for the first iteration …"
 
 
+class _Speed:
+    """Env steps per second over the last seconds, and at least over one iteration.
+
+    Within an iteration many algorithms sample first and learn afterwards, when no env steps.
+    """
+
+    def __init__(self) -> None:
+        self._all: list[tuple[float, int]] = []  # time and env steps
+        self._ends: list[tuple[float, int]] = []  # of iterations
+        self._iteration: object = None  # the last
+
+    def add(self, now: float, steps: int, iteration: object) -> None:
+        if self._all and now <= self._all[-1][0]:
+            self.clear()  # the clock was set back, or a script reports its own times
+        self._all = _with_point(self._all, now, steps)
+        if iteration is None or iteration != self._iteration:
+            self._ends = _with_point(self._ends, now, steps)
+        self._iteration = iteration
+
+    def clear(self) -> None:
+        self._all, self._ends = [], []
+
+    @property
+    def value(self) -> float | None:
+        points = self._ends if len(self._ends) > 1 else self._all
+        if len(points) < 2:
+            return None
+        (first, start), (last, end) = points[0], points[-1]
+        return (end - start) / (last - first)
+
+
+def _with_point(points: list[tuple[float, int]], now: float, steps: int) -> list[tuple[float, int]]:
+    recent = [(t, s) for t, s in points if now - t < _SPEED_OVER_S][-200:] or points[-1:]
+    return [*recent, (now, steps)]
+
+
 class TrainingView:
     """View of a run, fed with events and drawn at any time."""
 
@@ -47,7 +83,7 @@ class TrainingView:
         self._curve, self._clock = curve, clock
         self._last: dict[str, Any] = {}
         self._points: list[tuple[int, float]] = []
-        self._seen: list[tuple[float, int]] = []  # times and env steps of the last seconds, for the speed
+        self._speed = _Speed()
         self._alerts: list[str] = []
         self._equipment = self._stage = ""
         self._stage_s: float | None = None  # when it began
@@ -62,11 +98,11 @@ class TrainingView:
             case "resumed":
                 start = int(event.get("from_env_steps") or 0)
                 self._points = [point for point in self._points if point[0] <= start]
-                self._seen.clear()
+                self._speed.clear()
             case "stage" | "compiling" as kind:
                 self._stage = str(event.get("message", ""))
                 self._stage_s = self._clock() if kind == "stage" else None  # compiling counts its own seconds
-                self._seen.clear()  # the speed counts training only
+                self._speed.clear()  # the speed counts training only
             case "equipped":
                 self._equipment = str(event.get("message", ""))
             case "alert":
@@ -77,10 +113,7 @@ class TrainingView:
         if steps is None:
             return
         now = float(event.get("timestamp") or self._clock())  # when it happened, not when it is read
-        if self._seen and now <= self._seen[-1][0]:
-            self._seen.clear()  # the clock was set back, or a script reports its own times
-        recent = [(t, s) for t, s in self._seen if now - t < _SPEED_OVER_S][-200:] or self._seen[-1:]
-        self._seen = [*recent, (now, int(steps))]
+        self._speed.add(now, int(steps), event.get("training_iteration"))
         if reward is not None:
             self._points.append((int(steps), float(reward)))
             if len(self._points) > _MOST_POINTS:
@@ -88,10 +121,7 @@ class TrainingView:
 
     @property
     def steps_per_s(self) -> float | None:
-        if len(self._seen) < 2 or self._seen[-1][0] == self._seen[0][0]:
-            return None
-        (first, start), (last, end) = self._seen[0], self._seen[-1]
-        return (end - start) / (last - first)
+        return self._speed.value
 
     def line(self) -> str:
         """Return the same facts in one line of plain text, for a log or a pipe."""
