@@ -22,6 +22,7 @@ from mosaic.policies.network import NetworkPolicyController
 from tests.learners.small_runs import SMALL, SPREAD, assembled, learner, run_config, trained_weights
 
 CARTPOLE, TAG, ADVERSARY = "gym/CartPole-v1", "mpe/simple_tag_v3", "mpe/simple_adversary_v3"
+ONE_ACTOR = {"policy_configuration": "shared_value_function", "training": {"params": {"shared_actor": True}}}
 FADING = "python:mosaic.testing.toys:Fading"
 
 
@@ -236,8 +237,8 @@ def test_an_update_ends_where_the_policy_has_moved_far_enough(engine):
         (CARTPOLE, {}, {}),
         (CARTPOLE, {"normalize_observations": True, "normalize_rewards": True}, {}),
         (SPREAD, {}, {}),
-        (SPREAD, {"normalize_observations": True}, {"policy_configuration": "shared_value_function"}),
-        (SPREAD, {}, {"policy_configuration": "shared_value_function"}),
+        (SPREAD, {"normalize_observations": True}, ONE_ACTOR),
+        (SPREAD, {}, ONE_ACTOR),
     ],
 )
 def test_both_workers_learn_the_same_from_the_same_random_numbers(env_id, options, settings):
