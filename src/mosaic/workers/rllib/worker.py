@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # modules that import numba or ray are imported when a run be
     from mosaic.config.run import RunConfig
     from mosaic.core.ids import AgentID
     from mosaic.envs.env import EnvSpec
+    from mosaic.learners.agent_roles import AgentRoles
     from mosaic.policies.controller import PolicyController, PolicyRequest
     from mosaic.store.checkpoints import Checkpoint
     from mosaic.workers.context import WorkerContext
@@ -83,6 +84,8 @@ class RllibWorker:
             check_batch(algorithm, options, runners=placement.runners, envs=envs, learners=learners)
         check_support(algorithm, options, roles, spec, learners=learners)
         check_players(roles.played.values(), spec)
+        if options.names_code:
+            _check_code(config, options, spec, roles)
         for agent in roles.learners:
             _check_spaces(algorithm, options, agent, spec, central=roles.plan.central)
         if algorithm == "sac":
@@ -119,6 +122,18 @@ def _check_runtime(config: RunConfig) -> None:
     runtime = config.resources.runtime
     if runtime not in (None, "ray"):
         raise InputError(f"RLlib runs on Ray, not on the runtime '{runtime}'. Leave --runtime out.")
+
+
+def _check_code(config: RunConfig, options: RllibOptions, spec: EnvSpec, roles: AgentRoles) -> None:
+    """Raise InputError if RLlib's configuration cannot be made with the user's own classes. It starts nothing."""
+    from pathlib import Path
+
+    from mosaic.workers.rllib.config.build import configure
+    from mosaic.workers.rllib.config.resources import Placement
+    from mosaic.workers.rllib.config.setup import RllibSetup
+
+    alone = Placement(0, 1, 0.0, 0, 1, 0.0, 0)
+    configure(RllibSetup(config, options, spec, False, roles, alone, Path("unused")))
 
 
 def _check_all_legal(config: RunConfig) -> None:

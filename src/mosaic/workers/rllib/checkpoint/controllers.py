@@ -36,6 +36,15 @@ ModelConfig: TypeAlias = Mapping[str, Any]  # RLlib's `DefaultModelConfig` and s
 Scalers: TypeAlias = Mapping[str, tuple[NDArray[np.float32], NDArray[np.float32]]]  # by agent; "": for all
 
 
+class CodeFacts(TypedDict):
+    """A user's own code that a policy needs to act."""
+
+    rl_module: str | None
+    env_to_module: str | None
+    module_to_env: str | None
+    connectors: str | None  # file with the states of connectors, pickled
+
+
 class PolicyFacts(TypedDict):
     """Entry of a policy in the document FACTS."""
 
@@ -49,6 +58,7 @@ class PolicyFacts(TypedDict):
     normalize_actions: bool
     clip_actions: bool
     epsilon: NotRequired[float | None]  # share of random actions at the end of training
+    code: NotRequired[CodeFacts | None]
 
 
 def controller(checkpoint: Checkpoint, policy: PolicyID, request: PolicyRequest) -> PolicyController:
@@ -67,6 +77,11 @@ def load_policy(folder: Path, policy: PolicyID, request: PolicyRequest) -> Polic
 
 
 def _best_or_drawn(folder: Path, facts: PolicyFacts, request: PolicyRequest) -> PolicyController:
+    code = facts.get("code")
+    if code is not None:
+        from mosaic.workers.rllib.checkpoint.user_controller import UserPolicyController
+
+        return UserPolicyController(folder / facts["file"], facts, code, request)
     if facts["dense"]:
         return _dense(folder / facts["file"], request, facts)
     from mosaic.workers.rllib.checkpoint.module_controller import ModulePolicyController

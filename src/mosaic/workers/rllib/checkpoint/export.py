@@ -21,6 +21,7 @@ from mosaic.workers.rllib.checkpoint.controllers import (
     MODULE,
     SCALE,
     SHIFT,
+    CodeFacts,
     ModelConfig,
     PolicyFacts,
 )
@@ -34,11 +35,17 @@ if TYPE_CHECKING:
 
 
 Arrays: TypeAlias = dict[str, NDArray[np.float32]]
+CONNECTORS = "connectors.pkl"  # states of a user's connectors
 
 
 def policy_files(setup: RllibSetup, policy: PolicyID) -> tuple[str, ...]:
     """Return the files of a policy, relative to the folder that it is exported to."""
-    return FACTS, f"policy_{list(setup.modules).index(policy)}.safetensors"
+    weights = f"policy_{list(setup.modules).index(policy)}.safetensors"
+    return (FACTS, weights, CONNECTORS) if _has_connectors(setup) else (FACTS, weights)
+
+
+def _has_connectors(setup: RllibSetup) -> bool:
+    return bool(setup.options.env_to_module or setup.options.module_to_env)
 
 
 def export_policies(folder: Path, setup: RllibSetup, algo: Algorithm, env_steps: int = 0) -> None:
@@ -47,6 +54,11 @@ def export_policies(folder: Path, setup: RllibSetup, algo: Algorithm, env_steps:
     modules = {module: algo.get_module(module) for module in setup.modules.values()}
     states = {module: learned_state(algo, module) for module in modules}
     export_modules(folder, setup, modules, states, algo.env_runner._env_to_module, env_steps)
+    if _has_connectors(setup):
+        from mosaic.workers.rllib.checkpoint.user_controller import connector_states
+
+        runner = algo.env_runner
+        (folder / CONNECTORS).write_bytes(connector_states(runner._env_to_module, runner._module_to_env))
 
 
 def export_modules(
@@ -66,10 +78,11 @@ def export_modules(
     for policy, name in setup.modules.items():
         module, state = modules[name], states[name]
         config: ModelConfig = json.loads(json.dumps(dict(module.model_config)))
-        dense = _dense(setup, policy, state, config)
+        code = _code(setup)
+        dense = None if code else _dense(setup, policy, state, config)
         agents = setup.agents_of(policy)
         scalers = _scalers(moments, agents)
-        _, file = policy_files(setup, policy)
+        file = policy_files(setup, policy)[1]
         if dense is None:
             _save_module(folder / file, {key: state[key] for key in module.state_dict()}, scalers)
         else:
@@ -85,8 +98,21 @@ def export_modules(
             "normalize_actions": setup.options.normalize_actions,
             "clip_actions": setup.options.clip_actions,
             "epsilon": exploration_rate(getattr(setup.options, "epsilon", None), env_steps),
+            "code": code,
         }
     (folder / FACTS).write_text(json.dumps({"format": FORMAT, "policies": facts}, indent=1))
+
+
+def _code(setup: RllibSetup) -> CodeFacts | None:
+    options = setup.options
+    if not options.acts_with_code:
+        return None
+    return {
+        "rl_module": options.rl_module,
+        "env_to_module": options.env_to_module,
+        "module_to_env": options.module_to_env,
+        "connectors": CONNECTORS if _has_connectors(setup) else None,
+    }
 
 
 def exploration_rate(schedule: float | Sequence[tuple[int, float]] | None, env_steps: int) -> float | None:

@@ -9,30 +9,20 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from gymnasium import spaces
-from gymnasium.spaces import Space
-from numpy.typing import NDArray
 from ray.rllib.algorithms.dqn.default_dqn_rl_module import QF_PREDS
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorical
 from torch import Tensor
 
-from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Mask, Observation, Turn
-from mosaic.envs.env import EnvSpec
-from mosaic.envs.spaces import MASK
-from mosaic.models.weights_file import check_finite
 from mosaic.policies.controller import PolicyRequest
-from mosaic.policies.network import Scaler
 from mosaic.workers.rllib.checkpoint.controllers import (
-    MODULE,
     PolicyFacts,
     deviation_limits,
     finished,
-    read_scalers,
-    scaler_of,
 )
-from mosaic.workers.rllib.env.encoding import OBSERVATION, AgentCode, agent_code
+from mosaic.workers.rllib.checkpoint.policy_view import PolicyView, Shown
 from mosaic.workers.rllib.learner.modules import ILLEGAL, Batch, module_class
 
 Tensors: TypeAlias = "Tensor | Mapping[str, Tensors]"
@@ -42,31 +32,20 @@ class ModulePolicyController:
     """Controller that plays RLlib's action without exploration, or draws one. Every agent has its own memory."""
 
     def __init__(self, path: Path, facts: PolicyFacts, request: PolicyRequest) -> None:
-        from safetensors.numpy import load_file
-
-        spec, self._sampling = request.spec, request.sampling
+        self._sampling = request.sampling
         self._draws = torch.Generator().manual_seed(request.seed).get_state()
-        arrays = load_file(path)
-        for name, array in arrays.items():
-            check_finite(array, f"{path}: the numbers of '{name}'")
-        self._masked = bool(facts["masked"])
-        self._scalers = read_scalers(arrays)
-        trained = [agent for agent in facts["agents"] if agent in spec.possible_agents]
-        first = self._code(facts, spec, [*trained, *request.agents][0])  # its spaces are those of training
-        codes = {agent: self._code(facts, spec, agent) for agent in spec.possible_agents}
-        self._codes = {agent: code for agent, code in codes.items() if _alike(code, first)}
-        self._actions = {agent: finished(spec.action_spaces[agent], facts, squashed=True) for agent in self._codes}
+        self._view = view = PolicyView(path, facts, request)
+        acts = request.spec.action_spaces
+        self._actions = {agent: finished(acts[agent], facts, squashed=True) for agent in view.codes}
         self._module = module_class(facts["algorithm"])(
-            observation_space=self._shown(first),
-            action_space=first.action_space,
+            observation_space=view.space,
+            action_space=view.first.action_space,
             inference_only=True,
             model_config=dict(facts["model_config"]),
         )
-        self._module.set_state(
-            {name.removeprefix(MODULE): array for name, array in arrays.items() if name.startswith(MODULE)}
-        )
+        self._module.set_state(view.weights)
         self._facts, self._values = facts, facts["algorithm"] == "dqn"
-        self._gaussian = isinstance(first.action_space, spaces.Box)
+        self._gaussian = isinstance(view.first.action_space, spaces.Box)
         self._fresh: Tensors = self._module.get_initial_state()
         self._memory: dict[AgentID, Tensors] = {}
 
@@ -87,10 +66,7 @@ class ModulePolicyController:
         pass
 
     def _act(self, agent: AgentID, observation: Observation, mask: Mask | None) -> Action:
-        if agent not in self._codes:
-            raise InputError(f"This policy was not trained for what '{agent}' sees or does in this env.")
-        code = self._codes[agent]
-        batch: Batch = {Columns.OBS: self._see(agent, code, observation, mask)}
+        batch: Batch = {Columns.OBS: _batched(self._view.numbers(agent, observation, mask))}
         if self._fresh:
             memory = self._memory.get(agent, self._fresh)
             batch = {
@@ -138,30 +114,12 @@ class ModulePolicyController:
         drawn: Tensor = kind.from_logits(inputs).sample()
         return drawn
 
-    def _see(self, agent: AgentID, code: AgentCode, observation: Observation, mask: Mask | None) -> Tensors:
-        row: NDArray[np.float32] = code.read(observation)
-        scaler = scaler_of(self._scalers, agent)
-        if scaler is not None:
-            Scaler(*scaler).apply(row)
-        shown = torch.from_numpy(row[np.newaxis])
-        if not (self._masked and code.choices):
-            return shown
-        legal = np.ones(code.choices, np.int8) if mask is None else mask.astype(np.int8)
-        return {OBSERVATION: shown, MASK: torch.from_numpy(legal[np.newaxis])}
 
-    def _shown(self, code: AgentCode) -> Space[object]:
-        if not (self._masked and code.choices):
-            return code.observation_space
-        mask = spaces.Box(0, 1, (code.choices,), np.int8)
-        return spaces.Dict({OBSERVATION: code.observation_space, MASK: mask})
-
-    @staticmethod
-    def _code(facts: PolicyFacts, spec: EnvSpec, agent: AgentID) -> AgentCode:
-        return agent_code(spec.observation_spaces[agent], spec.action_spaces[agent], facts["picture_size"])
-
-
-def _alike(code: AgentCode, other: AgentCode) -> bool:
-    return code.observation_space == other.observation_space and code.action_space == other.action_space
+def _batched(shown: Shown) -> Tensors:
+    """Return a batch of one observation."""
+    if isinstance(shown, dict):
+        return {name: torch.from_numpy(part[np.newaxis]) for name, part in shown.items()}
+    return torch.from_numpy(shown[np.newaxis])
 
 
 def _mapped(value: Tensors, change: Callable[[Tensor], Tensor]) -> Tensors:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
@@ -17,12 +18,14 @@ from ray.tune.registry import register_env
 from mosaic.core.ids import AgentID
 from mosaic.envs.vector.encoding import action_code
 from mosaic.learners.trained_policies import BatchRule
+from mosaic.workers.rllib.config.hook import apply_hook, changes
 from mosaic.workers.rllib.config.options import ReplayOptions, Settings, replay_settings, training_settings
 from mosaic.workers.rllib.config.setup import IN_STEP, RllibSetup
+from mosaic.workers.rllib.config.user_classes import Connectors, UserClasses, load_user_classes
 from mosaic.workers.rllib.env.env import make_rllib_env
 from mosaic.workers.rllib.env.filters import ObservationFilter
 from mosaic.workers.rllib.env.sampling import IterationLimit, StepLimit, stoppable
-from mosaic.workers.rllib.learner.balanced import learner_class
+from mosaic.workers.rllib.learner.balanced import learner_class, own_learner
 from mosaic.workers.rllib.learner.modules import module_spec
 from mosaic.workers.rllib.learner.replay import balanced_buffer
 from mosaic.workers.rllib.learner.shared_modules import modules_together
@@ -43,6 +46,8 @@ def configure(setup: RllibSetup, mapping: Mapping | None = None) -> AlgorithmCon
     """
     register_env(ENV, make_rllib_env)
     config = _fresh(setup.algorithm)
+    defaults = dict(vars(config))
+    user = load_user_classes(setup.options, own_learner(setup.algorithm))
     config.algo_class = patient(_tidy(config.algo_class))
     options = setup.options
     config.environment(
@@ -52,16 +57,16 @@ def configure(setup: RllibSetup, mapping: Mapping | None = None) -> AlgorithmCon
         clip_actions=options.clip_actions,
         disable_env_checking=True,  # it would play illegal actions
     )
-    _gather(config, setup)
-    _learn(config, setup)
-    _set_modules(config, setup, mapping)
+    _gather(config, setup, user)
+    _learn(config, setup, user)
+    _set_modules(config, setup, mapping, user)
     config.reporting(
         min_time_s_per_iteration=0,
         min_sample_timesteps_per_iteration=IterationLimit(options.min_sample_timesteps_per_iteration, setup.session),
         metrics_num_episodes_for_smoothing=EPISODES_AVERAGED,
     )
     facts = callback_facts(setup.folder, setup.policy_of, frames=setup.config.telemetry.frames, session=setup.session)
-    config.callbacks(partial(MosaicCallback, facts=facts))  # type: ignore[arg-type]  # any callable will do
+    config.callbacks([partial(MosaicCallback, facts=facts), *user.callbacks])  # type: ignore[list-item]
     config.debugging(seed=setup.config.seed, log_level="WARN")
     config.fault_tolerance(
         restart_failed_env_runners=True,  # a lost node takes runners with it; the run continues with the others
@@ -69,6 +74,7 @@ def configure(setup: RllibSetup, mapping: Mapping | None = None) -> AlgorithmCon
         env_runner_restore_timeout_s=30.0,
         env_runner_health_probe_timeout_s=PROBE_TIMEOUT_S,
     )
+    apply_hook(config, options, changes(defaults, vars(config)))
     return config
 
 
@@ -110,7 +116,7 @@ def _tidy(own: type[Algorithm]) -> type[Algorithm]:
     return type(own.__name__, (_Tidy, own), {"__module__": __name__})
 
 
-def _gather(config: AlgorithmConfig, setup: RllibSetup) -> None:
+def _gather(config: AlgorithmConfig, setup: RllibSetup, user: UserClasses) -> None:
     options, placement = setup.options, setup.placement
     config.env_runners(
         num_env_runners=placement.runners,
@@ -125,15 +131,23 @@ def _gather(config: AlgorithmConfig, setup: RllibSetup) -> None:
     )
     usual: type[EnvRunner] = SingleAgentEnvRunner if setup.single else MultiAgentEnvRunner
     config.env_runners(env_runner_cls=telling(stoppable(runner_class(setup) or usual)))
-    if options.observation_filter == "MeanStdFilter":
-        config.env_runners(env_to_module_connector=partial(_filter, multi_agent=not setup.single))
+    filtered = options.observation_filter == "MeanStdFilter"
+    if filtered or user.env_to_module is not None:
+        made = partial(_env_to_module, filtered=filtered, multi_agent=not setup.single, own=user.env_to_module)
+        config.env_runners(env_to_module_connector=made)
+    if user.module_to_env is not None:
+        config.env_runners(module_to_env_connector=user.module_to_env)
 
 
-def _filter(*given: object, multi_agent: bool, **also: object) -> ObservationFilter:
-    return ObservationFilter(multi_agent=multi_agent)
+def _env_to_module(
+    *given: object, filtered: bool, multi_agent: bool, own: Connectors | None, **also: object
+) -> list[ConnectorV2]:
+    """Make the observation filter and the user's connectors, which see its result."""
+    filters: list[ConnectorV2] = [ObservationFilter(multi_agent=multi_agent)] if filtered else []
+    return filters if own is None else [*filters, *own(*given)]
 
 
-def _learn(config: AlgorithmConfig, setup: RllibSetup) -> None:
+def _learn(config: AlgorithmConfig, setup: RllibSetup, user: UserClasses) -> None:
     options, placement = setup.options, setup.placement
     settings = training_settings(options)
     aggregation = {name: settings.pop(name) for name in _AGGREGATION if name in settings}
@@ -141,9 +155,11 @@ def _learn(config: AlgorithmConfig, setup: RllibSetup) -> None:
         num_learners=placement.learners,
         num_cpus_per_learner=placement.cpus_per_learner,
         num_gpus_per_learner=placement.gpus_per_learner,
-        learner_class=learner_class(setup),
+        learner_class=learner_class(setup, user.learner),
         **aggregation,
     )
+    if user.learner_connector is not None:
+        config.learners(learner_connector=user.learner_connector)
     if setup.algorithm in IN_STEP:
         batch = "train_batch_size_per_learner"
         settings[batch] = StepLimit(settings[batch], setup.session)
@@ -163,8 +179,8 @@ def _replay(setup: RllibSetup, options: ReplayOptions) -> Settings:
     return settings | {"type": balanced_buffer(options.replay_buffer_type), "trained": setup.trained}
 
 
-def _set_modules(config: AlgorithmConfig, setup: RllibSetup, mapping: Mapping | None) -> None:
-    specs = {module: module_spec(setup, policy) for policy, module in setup.modules.items()}
+def _set_modules(config: AlgorithmConfig, setup: RllibSetup, mapping: Mapping | None, user: UserClasses) -> None:
+    specs = {module: module_spec(setup, policy, user.rl_module) for policy, module in setup.modules.items()}
     if setup.single:
         (spec,) = specs.values()
         config.rl_module(rl_module_spec=spec)
@@ -204,7 +220,13 @@ def has_twin(setup: RllibSetup) -> bool:
     """Return whether all agents learn, act and end together in a compiled env, with networks without memory."""
     options, roles, spec = setup.options, setup.roles, setup.spec
     other = setup.single or setup.masked or roles.plan.self_play or roles.played or spec.facts.turn_based
-    if other or options.use_lstm or options.observation_filter != "NoFilter":
+    if (
+        other
+        or options.use_lstm
+        or options.acts_with_code
+        or options.callbacks
+        or options.observation_filter != "NoFilter"
+    ):
         return False
     from mosaic.envs.compiled.registry import find_kernel
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from mosaic.config.field_types import SHAPES_CHECKPOINTS
 from mosaic.config.sections import Section
 from mosaic.learners.league import Sampling
+from mosaic.workers.rllib.config.user_options import UserCodeOptions
 
 Activation = Literal["tanh", "relu", "swish", "silu", "linear"]
 Schedule: TypeAlias = float | tuple[tuple[Annotated[int, Field(ge=0)], float], ...]
@@ -109,7 +110,7 @@ class LearnerOptions(Section):
     )
 
 
-class RllibExtraOptions(Section):
+class RllibExtraOptions(UserCodeOptions):
     """Options of Mosaic, not of RLlib."""
 
     picture_size: Annotated[int, SHAPES_CHECKPOINTS] = Field(

@@ -60,6 +60,13 @@ def check_support(
                 "Leave it out, or use --policies independent."
             )
         _check_same_sight(roles, spec)
+    if options.rl_module is not None and len(plan.names) > 1 and (plan.central or options.shared_encoder):
+        part = "shared_encoder" if options.shared_encoder else "shared_value_function with an actor for each agent"
+        raise InputError(
+            f"rl_module={options.rl_module}: {part} shares a part of RLlib's own modules between policies, and of an "
+            "own module it is not known which part that is. "
+            + ("Leave one of them out." if options.shared_encoder else "Add shared_actor=true, or leave rl_module out.")
+        )
     if learners > 1 and len(plan.names) > 1 and (plan.central or options.shared_encoder):
         raise InputError(
             f"num_learners={learners}: parts that policies share are trained by one learner. Set num_learners to 1"

@@ -221,8 +221,8 @@ def units_of(rows: SampleBatch) -> int:
     return len(rows[SampleBatch.SEQ_LENS]) if rows._slice_seq_lens_in_B else len(rows)
 
 
-def learner_class(setup: RllibSetup) -> type[Learner]:
-    """Return RLlib's learner for the algorithm, with the mixins that the run needs."""
+def learner_class(setup: RllibSetup, own: type[TorchLearner] | None = None) -> type[Learner]:
+    """Return RLlib's learner for the algorithm, or the user's `own`, with the mixins that the run needs."""
     parts: list[type[Any]] = []
     if not setup.single or setup.roles.trained_by_batch is not None:
         parts.append(TrainedOnly)
@@ -231,7 +231,7 @@ def learner_class(setup: RllibSetup) -> type[Learner]:
             parts.append(Balanced)
         if parts_in_common(setup):
             parts.append(SharingLearner)
-    return composed((*parts, own_learner(setup.algorithm)))
+    return composed((*parts, own or own_learner(setup.algorithm)))
 
 
 @cache

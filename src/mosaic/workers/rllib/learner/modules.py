@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -37,9 +38,10 @@ from mosaic.workers.rllib.env.encoding import OBSERVATION, STATE, own_part
 if TYPE_CHECKING:  # bases of the classes below
     _AnyModule = TorchRLModule
     _PpoModule = DefaultPPOTorchRLModule
+    _AppoModule = DefaultAPPOTorchRLModule
+    _DqnModule = DefaultDQNTorchRLModule
 else:
-    _AnyModule = object
-    _PpoModule = object
+    _AnyModule = _PpoModule = _AppoModule = _DqnModule = object
 
 Batch: TypeAlias = dict[str, Any]  # inputs or outputs of a module: tensors by column, or dictionaries of them
 
@@ -48,8 +50,11 @@ _NEVER = -1e9  # as a logit: zero probability, and still a finite number
 ILLEGAL = 0.9 * _NEVER  # logits at or below it belong to illegal actions
 
 
-def module_spec(setup: RllibSetup, policy: PolicyID) -> RLModuleSpec:
-    """Return a module's spec without spaces: RLlib takes those of the agents that are mapped to the policy."""
+def module_spec(setup: RllibSetup, policy: PolicyID, own: type[TorchRLModule] | None = None) -> RLModuleSpec:
+    """Return a module's spec without spaces: RLlib takes those of the agents that are mapped to the policy.
+
+    `own` is a user's class, instead of RLlib's default.
+    """
     settings = model_settings(setup.options)
     if setup.roles.plan.central:
         settings["vf_share_layers"] = True  # the actor's encoder alone: the central critic has its own
@@ -57,11 +62,22 @@ def module_spec(setup: RllibSetup, policy: PolicyID) -> RLModuleSpec:
         raise no_masks(setup.spec.env_id)
     config = asdict(DefaultModelConfig(**settings))
     config |= setup.options.model_dump(mode="json", include=set(_ALSO.get(setup.algorithm, ())))
-    return RLModuleSpec(module_class=module_class(setup.algorithm), model_config=config)
+    return RLModuleSpec(module_class=module_class(setup.algorithm, own), model_config=config)
 
 
-def module_class(algorithm: str) -> type[Any]:
-    return _CLASSES[algorithm]
+def module_class(algorithm: str, own: type[TorchRLModule] | None = None) -> type[Any]:
+    return _CLASSES[algorithm] if own is None else with_masks(own)
+
+
+@cache
+def with_masks(own: type[TorchRLModule]) -> type[TorchRLModule]:
+    """Add masks and a central critic to a class derived from one of RLlib's defaults; leave any other as it is."""
+    if issubclass(own, _OwnPart):
+        return own
+    for default, mixin in _MIXINS.items():
+        if issubclass(own, default):
+            return type(f"Masked{own.__name__}", (mixin, own), {"__module__": __name__})
+    return own
 
 
 class CentralCritic(nn.Module):
@@ -148,7 +164,7 @@ class MaskedPpoModule(_MaskedActorCritic, DefaultPPOTorchRLModule):
     """Module for PPO, A2C and IMPALA."""
 
 
-class MaskedAppoModule(_MaskedActorCritic, DefaultAPPOTorchRLModule):
+class _MaskedWithTarget(_MaskedActorCritic, _AppoModule):
     def forward_target(self, batch: Batch) -> Batch:
         answer: Batch = super().forward_target(self._own(batch))
         for key in answer:
@@ -156,8 +172,12 @@ class MaskedAppoModule(_MaskedActorCritic, DefaultAPPOTorchRLModule):
         return answer
 
 
-class MaskedDqnModule(_OwnPart, DefaultDQNTorchRLModule):
-    """Module for DQN.
+class MaskedAppoModule(_MaskedWithTarget, DefaultAPPOTorchRLModule):
+    pass
+
+
+class _MaskedValues(_OwnPart, _DqnModule):
+    """Mixin for DQN's networks.
 
     Values of illegal actions are -inf: RLlib then neither explores nor bootstraps with them.
     """
@@ -168,6 +188,10 @@ class MaskedDqnModule(_OwnPart, DefaultDQNTorchRLModule):
         if legal is not None:
             answer[QF_PREDS] = answer[QF_PREDS].masked_fill(~legal, -torch.inf)
         return answer
+
+
+class MaskedDqnModule(_MaskedValues, DefaultDQNTorchRLModule):
+    pass
 
 
 class _Squashed(TorchSquashedGaussian):
@@ -182,6 +206,11 @@ class SquashedSacModule(DefaultSACTorchRLModule):
         return _Squashed if isinstance(self.action_space, spaces.Box) else super().get_inference_action_dist_cls()
 
 
+_MIXINS: dict[type[TorchRLModule], type[Any]] = {
+    DefaultAPPOTorchRLModule: _MaskedWithTarget,  # derived from the next
+    DefaultPPOTorchRLModule: _MaskedActorCritic,
+    DefaultDQNTorchRLModule: _MaskedValues,
+}
 _CLASSES: dict[str, type[TorchRLModule]] = {
     "ppo": MaskedPpoModule,
     "a2c": MaskedPpoModule,
