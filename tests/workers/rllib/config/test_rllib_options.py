@@ -77,7 +77,7 @@ def _read_back(config: Any, name: str) -> Any:
         return config.rl_module_spec.model_config[name]
     if name == "observation_filter":
         made = config._env_to_module_connector(None, None, None)
-        return "MeanStdFilter" if isinstance(made, ObservationFilter) else "NoFilter"
+        return "MeanStdFilter" if isinstance(made[0], ObservationFilter) else "NoFilter"
     if name == "picture_size":
         return config.env_config["picture_size"]
     return getattr(config, name)
