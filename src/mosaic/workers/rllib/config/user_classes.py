@@ -148,10 +148,7 @@ def send_by_value(code: object) -> None:
 
 
 def _is_local(file: str) -> bool:
-    import mosaic
-
-    places = Path(file).resolve().parts
-    standard = Path(inspect.__file__).resolve().parent
-    own = Path(mosaic.__file__).resolve().parent
-    inside = Path(file).resolve()
-    return not (set(_FOUND_ANYWHERE) & set(places) or inside.is_relative_to(standard) or inside.is_relative_to(own))
+    place = Path(file).resolve()
+    standard, own = Path(inspect.__file__).resolve().parent, Path(__file__).resolve().parents[3]
+    installed = bool(set(_FOUND_ANYWHERE) & set(place.parts))
+    return not (installed or place.is_relative_to(standard) or place.is_relative_to(own))
