@@ -11,7 +11,7 @@ from mosaic.config.sections import EnvironmentConfig, split_id
 from mosaic.core.errors import InputError, MosaicError, unknown
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.plugins import load_plugin, plugins
-from mosaic.envs.env import Env
+from mosaic.envs.env import Env, Incentives
 from mosaic.envs.family import EnvEntry, EnvFamily, split_version
 from mosaic.envs.objects import Environment, env_from_object, is_described, registered_environment
 from mosaic.envs.spaces import describe_space
@@ -88,13 +88,25 @@ class EnvDescription:
     observation: str = ""
     action: str = ""
     compiled_twin: bool = False
+    incentives: Incentives = "unknown"
+    shared_reward: bool | None = None  # None: not declared, or one agent
+
+    @property
+    def kind(self) -> str:
+        return describe_incentives(self.incentives, self.shared_reward)
+
+
+def describe_incentives(incentives: Incentives, shared_reward: bool | None) -> str:
+    return f"{incentives}, shared reward" if shared_reward else incentives
 
 
 def inspect_env(entry: EnvEntry) -> EnvDescription:
     from mosaic.envs.compiled.registry import has_kernel
 
     if not entry.installed:
-        return EnvDescription(entry.id, False, entry.install)
+        return EnvDescription(
+            entry.id, False, entry.install, incentives=entry.incentives, shared_reward=entry.shared_reward
+        )
     env = make_env(entry.id)
     try:
         facts = env.spec.facts
@@ -109,6 +121,8 @@ def inspect_env(entry: EnvEntry) -> EnvDescription:
             _of_all(env.observation_spaces, env.possible_agents),
             _of_all(env.action_spaces, env.possible_agents),
             has_kernel(entry.id),
+            env.spec.incentives,
+            facts.shared_reward,
         )
     finally:
         env.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.turn import Action, Turn
+
+
+Incentives: TypeAlias = Literal["single", "cooperative", "competitive", "mixed", "unknown"]
+"""Whether agents want the same; mixed: some agents are on the same side, others are not. Unknown: not declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,8 @@ class EnvFacts:
     reproducible: bool = True  # the same seed gives the same Turns, bit for bit
     hidden_information: bool = False  # agents do not observe everything that matters: poker, rock-paper-scissors
     has_chance: bool = True  # False: a seed changes nothing, equal policies always play the same game
+    incentives: Incentives = "unknown"
+    shared_reward: bool | None = None  # all agents get the same reward in every step; None: not declared
 
     @property
     def mixed(self) -> bool:
@@ -46,6 +52,15 @@ class EnvSpec:
     @property
     def env_id(self) -> EnvID:
         return self.facts.config.id
+
+    @property
+    def incentives(self) -> Incentives:
+        """Return what was declared; an env with one agent is single, and one with winners competitive."""
+        if len(self.possible_agents) == 1:
+            return "single"
+        if self.facts.incentives == "unknown" and self.facts.competitive:
+            return "competitive"
+        return self.facts.incentives
 
 
 class Env(Protocol):

@@ -10,7 +10,7 @@ from typing import Protocol
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import EnvID
-from mosaic.envs.env import Env
+from mosaic.envs.env import Env, Incentives
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class EnvEntry:
     id: EnvID
     installed: bool
     install: str | None = None  # the exact command to type if something is missing
+    incentives: Incentives = "unknown"
+    shared_reward: bool | None = None  # None: not declared, or one agent
 
 
 class EnvFamily(Protocol):

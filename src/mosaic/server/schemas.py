@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mosaic.envs.env import Incentives
+
 
 class ResponseModel(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -35,6 +37,12 @@ class EnvRow(ResponseModel):
     id: str
     installed: bool
     install: str | None = Field(description="The exact line to type where something is missing.")
+    incentives: Incentives = Field(
+        description="Whether its agents cooperate or compete; unknown where it is not declared."
+    )
+    shared_reward: bool | None = Field(
+        description="Whether all agents get the same reward; null with one agent, or where it is not declared."
+    )
 
 
 class WorkerRow(ResponseModel):

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import inspect
 import traceback
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
+from typing import TypedDict, cast
 
 import gymnasium
 from pettingzoo import AECEnv, ParallelEnv
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.ids import EnvID
 from mosaic.core.user_code import load_code
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.adapters.pettingzoo import from_pettingzoo
 from mosaic.envs.adapters.upstream import draw_without_screen
-from mosaic.envs.env import Env, EnvFacts, EnvSpec
+from mosaic.envs.env import Env, EnvFacts, EnvSpec, Incentives
 from mosaic.envs.wrappers.transform import Named
 
 
@@ -44,6 +46,28 @@ def make_own(config: EnvironmentConfig) -> Env:
     return adapt(raw, EnvFacts(config), info_masks=info_masks)
 
 
+class _Declared(TypedDict):
+    incentives: Incentives
+    shared_reward: bool | None
+
+
+def _declared(env_id: EnvID, metadata: Mapping[str, object]) -> _Declared:
+    """Return what the metadata of an env with several agents says about their rewards; raise for contradictions."""
+    incentives, shared = metadata.get("incentives"), metadata.get("shared_reward")
+    said = f'{env_id}: metadata["incentives"] is {incentives!r}'
+    if incentives not in (None, "cooperative", "competitive", "mixed"):
+        raise InputError(f"{said}. It should be 'cooperative', 'competitive' or 'mixed'.")
+    if shared not in (None, True, False):
+        raise InputError(f'{env_id}: metadata["shared_reward"] is {shared!r}. It should be True or False.')
+    if incentives == "cooperative" and metadata.get("competitive"):
+        raise InputError(f'{said} and metadata["competitive"] is True. Leave one of them out.')
+    if shared and (incentives in ("competitive", "mixed") or metadata.get("competitive")):
+        raise InputError(f"{env_id}: agents that share one reward are cooperative. Correct its metadata.")
+    if incentives is None:
+        incentives = "cooperative" if shared else "unknown"
+    return {"incentives": cast(Incentives, incentives), "shared_reward": shared}
+
+
 def _place(error: BaseException) -> str:
     """Return the innermost line of the traceback as file:line, the form that editors open, in any file."""
     innermost = traceback.extract_tb(error.__traceback__)[-1]
@@ -55,6 +79,7 @@ def adapt(raw: object, facts: EnvFacts, *, info_masks: bool = False) -> Env:
 
     `metadata["competitive"] = True` of a PettingZoo env means that the highest return wins, and
     `metadata["hidden_information"] = True` that its agents do not observe everything that matters.
+    `metadata["incentives"]` and `metadata["shared_reward"]` are shown to users.
     """
     if isinstance(raw, gymnasium.Env):
         return GymnasiumEnv(raw, facts, info_masks=info_masks)
@@ -65,6 +90,7 @@ def adapt(raw: object, facts: EnvFacts, *, info_masks: bool = False) -> Env:
             turn_based=isinstance(raw, AECEnv),
             competitive=bool(said.get("competitive", False)),
             hidden_information=bool(said.get("hidden_information", False)),
+            **_declared(facts.config.id, said),
         )
         return from_pettingzoo(raw, facts)
     if isinstance(getattr(raw, "spec", None), EnvSpec):

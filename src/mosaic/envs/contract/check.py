@@ -203,6 +203,8 @@ def _report(all_recorded: Sequence[CheckedEpisode], env: Env, picture: tuple[int
         env_id=env.spec.env_id,
         turn_based=facts.turn_based,
         competitive=facts.competitive,
+        incentives=env.spec.incentives,
+        shared_reward=facts.shared_reward,
         reproducible=facts.reproducible,
         has_chance=facts.has_chance,
         masked=any(recorded.tally.masked for recorded in all_recorded),

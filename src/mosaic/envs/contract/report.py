@@ -10,7 +10,7 @@ from mosaic.core.episode import End
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.turn import Turn
-from mosaic.envs.env import Env
+from mosaic.envs.env import Env, Incentives
 from mosaic.envs.spaces import describe_space
 
 
@@ -33,6 +33,8 @@ class EnvReport:
     env_id: EnvID
     turn_based: bool
     competitive: bool
+    incentives: Incentives
+    shared_reward: bool | None  # None: not declared, or one agent
     reproducible: bool  # False: the env declares that it is not, so nothing was compared
     has_chance: bool
     masked: bool  # some agent's actions were restricted

@@ -124,6 +124,12 @@ class TurnChecker:
                     "return float(reward)",
                     agent,
                 )
+        if self._env.spec.facts.shared_reward and len(set(turn.rewards.values())) > 1:
+            self._broken(
+                f"the rewards are {turn.rewards}",
+                "where shared_reward is declared, all agents get the same reward in every step",
+                "declare shared_reward=False, or give all agents the sum or the mean",
+            )
         for field, flags in (("terminated", turn.terminated), ("truncated", turn.truncated)):
             for agent, flag in flags.items():
                 if type(flag) is not bool:

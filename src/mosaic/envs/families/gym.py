@@ -37,7 +37,7 @@ class GymFamily:
 
     def _entry(self, name: str) -> EnvEntry:
         install = _install_line(_source(name))
-        return EnvEntry(f"gym/{name}", install is None, install)
+        return EnvEntry(f"gym/{name}", install is None, install, "single")
 
     def make(self, config: EnvironmentConfig) -> GymnasiumEnv:
         if config.api_type not in ("gym", "auto"):
@@ -47,7 +47,7 @@ class GymFamily:
         config = config.model_copy(update={"env_id": name})
         options = dict(config.options)
         info_masks = bool(options.pop("info_masks", False))
-        facts = EnvFacts(config, has_chance=name not in _WITHOUT_CHANCE)
+        facts = EnvFacts(config, has_chance=name not in _WITHOUT_CHANCE, incentives="single")
         return GymnasiumEnv(
             _make(name, options),
             facts,

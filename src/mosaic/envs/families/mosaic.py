@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -14,7 +14,7 @@ from mosaic.core.reference import Options, explain
 from mosaic.envs.compiled.board_games.tictactoe import IllegalMoves
 from mosaic.envs.compiled.mdp.gridworld import gridworld, read_map
 from mosaic.envs.compiled.mdp.mdp import Mdp
-from mosaic.envs.env import Env, EnvFacts
+from mosaic.envs.env import Env, EnvFacts, Incentives
 from mosaic.envs.family import EnvEntry
 
 _Model = TypeVar("_Model", bound=Options)
@@ -74,7 +74,8 @@ def _make_tictactoe(config: EnvironmentConfig) -> Env:
     from mosaic.envs.compiled.board_games.tictactoe_env import TicTacToeEnv
 
     options = read_options(config, TicTacToeOptions)
-    return TicTacToeEnv(EnvFacts(config, turn_based=True, competitive=True, has_chance=False), options.illegal)
+    facts = EnvFacts(config, turn_based=True, competitive=True, has_chance=False, **_declared("tictactoe"))
+    return TicTacToeEnv(facts, options.illegal)
 
 
 def _make_catch_pixels(config: EnvironmentConfig) -> Env:
@@ -97,7 +98,20 @@ def _make_blind_pair(config: EnvironmentConfig) -> Env:
     from mosaic.envs.toys.blind_pair import BlindPair
 
     options = read_options(config, BlindPairOptions)
-    return BlindPair(EnvFacts(config), options.delay, options.tide, options.cues)
+    return BlindPair(EnvFacts(config, **_declared("blind_pair")), options.delay, options.tide, options.cues)
+
+
+class _Declared(TypedDict):
+    incentives: Incentives
+    shared_reward: bool
+
+
+# The two of the pair want right answers, and the tide takes from one what it gives to the other.
+_SEVERAL_AGENTS: dict[str, Incentives] = {"blind_pair": "mixed", "tictactoe": "competitive"}
+
+
+def _declared(name: str) -> _Declared:
+    return {"incentives": _SEVERAL_AGENTS[name], "shared_reward": False}
 
 
 _MAKERS: dict[str, tuple[Callable[[EnvironmentConfig], Env], tuple[str, ...]]] = {
@@ -111,7 +125,12 @@ _MAKERS: dict[str, tuple[Callable[[EnvironmentConfig], Env], tuple[str, ...]]] =
 
 class MosaicFamily:
     def entries(self) -> list[EnvEntry]:
-        return [EnvEntry(f"mosaic/{name}", installed=True) for name in _MAKERS]
+        return [
+            EnvEntry(f"mosaic/{name}", True, None, **_declared(name))
+            if name in _SEVERAL_AGENTS
+            else EnvEntry(f"mosaic/{name}", True, None, "single")
+            for name in _MAKERS
+        ]
 
     def make(self, config: EnvironmentConfig) -> Env:
         if config.env_id not in _MAKERS:

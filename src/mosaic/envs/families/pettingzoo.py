@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -21,7 +21,7 @@ from mosaic.envs.adapters.upstream import (
     quiet,
     refuse_second_go_size,
 )
-from mosaic.envs.env import EnvFacts
+from mosaic.envs.env import EnvFacts, Incentives
 from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name, split_version
 
 _COOPERATIVE_CLASSICS = {"hanabi"}
@@ -29,6 +29,36 @@ _WITHOUT_CHANCE = {"tictactoe", "connect_four", "chess", "go", "rps"}
 _HIDDEN = {"gin_rummy", "leduc_holdem", "rps", "texas_holdem", "texas_holdem_no_limit"}
 _NOT_REPRODUCIBLE = {"waterworld"}  # Chipmunk orders collisions by memory address
 _WINS_ABOVE = {"gin_rummy": 0.0}  # a hand in which no player knocked has no winner
+
+_INCENTIVES: dict[Incentives, set[str]] = {
+    "single": {"simple"},
+    "cooperative": {
+        "collect_treasure", "cooperative_pong", "hanabi", "knights_archers_zombies", "multiwalker", "pistonball", "pursuit",
+        "simple_formation", "simple_line", "simple_reference", "simple_speaker_listener", "simple_spread", "waterworld",
+    },
+    "mixed": {"simple_adversary", "simple_crypto", "simple_tag", "simple_world_comm"},
+    "competitive": {
+        "chess", "connect_four", "gin_rummy", "go", "leduc_holdem", "rps", "simple_push", "texas_holdem",
+        "texas_holdem_no_limit", "tictactoe",
+    },
+}  # fmt: skip
+_SHARE_REWARDS = {
+    "cooperative_pong", "hanabi", "pistonball", "simple_formation", "simple_line", "simple_speaker_listener",
+}  # fmt: skip
+_SHARE_BY_OPTION = {"multiwalker", "pursuit"}  # shared_reward, True unless it is set
+_LOCAL_RATIO = {"simple_reference": 0.5, "simple_spread": 0.5, "waterworld": 1.0}  # defaults; 0 shares all rewards
+
+
+def incentives_of(base: str, options: Mapping[str, object]) -> tuple[Incentives, bool | None]:
+    """Return the incentives of an env and whether its agents share one reward; unknown where an env is not listed."""
+    kind: Incentives = next((kind for kind, names in _INCENTIVES.items() if base in names), "unknown")
+    if kind in ("unknown", "single"):
+        return kind, None
+    if base in _SHARE_BY_OPTION:
+        return kind, bool(options.get("shared_reward", True))
+    if base in _LOCAL_RATIO:
+        return kind, options.get("local_ratio", _LOCAL_RATIO[base]) == 0
+    return kind, base in _SHARE_REWARDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +70,10 @@ class PettingZooFamily:
     def entries(self) -> list[EnvEntry]:
         install = None if all(map(_is_installed, (self.package.split(".")[0], *self.needs))) else self._install_line()
         names = newest(self._modules()) if _is_installed(self.package.split(".")[0]) else []
-        return [EnvEntry(f"{self.name}/{name}", install is None, install) for name in names]
+        return [
+            EnvEntry(f"{self.name}/{name}", install is None, install, *incentives_of(split_version(name)[0], {}))
+            for name in names
+        ]
 
     def make(self, config: EnvironmentConfig) -> AECAdapter | ParallelAdapter:
         draw_without_screen()
@@ -61,6 +94,7 @@ class PettingZooFamily:
         config = config.model_copy(update={"env_id": name})
         parallel = _is_parallel(module, config)
         raw = _make(module.parallel_env if parallel else module.env, config)
+        incentives, shared_reward = incentives_of(base, config.options)
         facts = EnvFacts(
             config,
             turn_based=not parallel,
@@ -69,6 +103,8 @@ class PettingZooFamily:
             hidden_information=base in _HIDDEN,
             reproducible=base not in _NOT_REPRODUCIBLE,
             has_chance=base not in _WITHOUT_CHANCE,
+            incentives=incentives,
+            shared_reward=shared_reward,
         )
         return from_pettingzoo(raw, facts, REPAIRS.get(base, NO_REPAIRS), aliases=False)
 

@@ -181,7 +181,11 @@ def test_a_row_offers_learning_sharing_and_what_is_there() -> None:
 
 def test_an_env_says_who_learns_what() -> None:
     look = look_at("classic/tictactoe_v3")
-    assert (look.agents, look.words, look.holds_tournaments) == (("player_1", "player_2"), "2 · turn-based", True)
+    assert (look.agents, look.words, look.holds_tournaments) == (
+        ("player_1", "player_2"),
+        "2 · turn-based · competitive",
+        True,
+    )
     assert look.policies["self_play"] == {"player_1": "learner", "player_2": "learner"}
     assert look.policies["independent"] == {"player_1": "player_1", "player_2": "player_2"}
 

@@ -19,7 +19,7 @@ def envs(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """List environments: agents, spaces, what is compiled, tuned and installed."""
+    """List environments: agents, incentives, spaces, what is compiled, tuned and installed."""
     from mosaic.envs.catalog import entries, inspect_env
     from mosaic.ui.cli.output import note, print_json, print_table, progress
     from mosaic.workers.presets import presets_of
@@ -37,7 +37,7 @@ def envs(
     for name in dict.fromkeys(each.id.split("/")[0] for each in described):
         mine = [each for each in described if each.id.startswith(f"{name}/")]
         here = [each for each in mine if each.installed]
-        print_table(f"{name}: {len(here)} environments", ["id", "agents", "sees", "acts"], [_cells(e) for e in here])
+        print_table(f"{name}: {len(here)} environments", ["id", "agents", "kind", "sees", "acts"], [_cells(e) for e in here])
         compiled, tuned = [each for each in here if each.compiled_twin], [each for each in here if presets[each.id]]
         for what, those in (("Compiled twin", compiled), ("Tuned preset", tuned)):
             if those:
@@ -50,7 +50,7 @@ def envs(
 def _cells(env: EnvDescription) -> list[str]:
     count = len(env.agents)
     how = "" if count == 1 else " in turns" if env.turn_based else " together"
-    return [env.id, f"{count}{how}", env.observation, env.action]
+    return [env.id, f"{count}{how}", env.kind, env.observation, env.action]
 
 
 def workers(json: JsonOption = False) -> None:
@@ -143,7 +143,7 @@ def check(
 
     Plays random steps. Works with your own env too: python:module:factory.
     """
-    from mosaic.envs.catalog import make_env
+    from mosaic.envs.catalog import describe_incentives, make_env
     from mosaic.envs.contract.check import check_env
     from mosaic.ui.cli.options import environment
     from mosaic.ui.cli.output import out, print_json, print_table
@@ -159,6 +159,7 @@ def check(
         for a in report.agents
     ]
     print_table(f"{report.env_id}: {report.env_steps} random env steps", columns, rows, numbers=["steps", "return"])
+    out.print(f"Incentives: {describe_incentives(report.incentives, report.shared_reward)}")
     out.print(f"{report.env_id} keeps the contract.", style="green")
 
 

@@ -11,7 +11,7 @@ from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID
-from mosaic.envs.catalog import entries, make_env
+from mosaic.envs.catalog import describe_incentives, entries, make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import EnvEntry
 from mosaic.envs.spaces import describe_space
@@ -23,6 +23,7 @@ class EnvLook:
     agents: tuple[AgentID, ...]
     turn_based: bool
     competitive: bool
+    kind: str  # cooperative, competitive, mixed or unknown, and whether the reward is shared
     spaces: Mapping[AgentID, str]
     policies: Mapping[PolicyConfiguration, Mapping[AgentID, str]]  # which policy each agent trains by default
 
@@ -32,7 +33,8 @@ class EnvLook:
         if count == 1:
             return "1 agent"
         order = "turn-based" if self.turn_based else "simultaneous"
-        return f"{count} · {order}" if count else "agents come and go"
+        kind = "" if self.kind == "unknown" else f" · {self.kind}"
+        return f"{count} · {order}{kind}" if count else f"agents come and go{kind}"
 
     @property
     def holds_tournaments(self) -> bool:
@@ -58,7 +60,8 @@ def look_at(env: EnvID) -> EnvLook:
         for agent in spec.possible_agents
     }
     facts = spec.facts
-    return EnvLook(env, spec.possible_agents, facts.turn_based, facts.competitive, spaces, _policies(spec))
+    kind = describe_incentives(spec.incentives, facts.shared_reward)
+    return EnvLook(env, spec.possible_agents, facts.turn_based, facts.competitive, kind, spaces, _policies(spec))
 
 
 def _policies(spec: EnvSpec) -> dict[PolicyConfiguration, dict[AgentID, str]]:
