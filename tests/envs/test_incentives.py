@@ -73,12 +73,11 @@ def test_an_env_that_nobody_classified_is_unknown():
 class Own(ParallelEnv):
     """Two agents of a user, paid as `pay` says."""
 
-    possible_agents = ["a", "b"]
     pay = (1.0, 1.0)
 
     def __init__(self, metadata):
         self.metadata = {"name": "own", **metadata}
-        self.agents = []
+        self.possible_agents, self.agents = ["a", "b"], []
 
     def observation_space(self, agent):
         return SEEN

@@ -37,7 +37,9 @@ def envs(
     for name in dict.fromkeys(each.id.split("/")[0] for each in described):
         mine = [each for each in described if each.id.startswith(f"{name}/")]
         here = [each for each in mine if each.installed]
-        print_table(f"{name}: {len(here)} environments", ["id", "agents", "kind", "sees", "acts"], [_cells(e) for e in here])
+        print_table(
+            f"{name}: {len(here)} environments", ["id", "agents", "kind", "sees", "acts"], [_cells(e) for e in here]
+        )
         compiled, tuned = [each for each in here if each.compiled_twin], [each for each in here if presets[each.id]]
         for what, those in (("Compiled twin", compiled), ("Tuned preset", tuned)):
             if those:
