@@ -15,7 +15,6 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.turn import Action, Turn
 
-
 Incentives: TypeAlias = Literal["single", "cooperative", "competitive", "mixed", "unknown"]
 """Whether agents want the same; mixed: some agents are on the same side, others are not. Unknown: not declared."""
 

@@ -33,8 +33,9 @@ _WINS_ABOVE = {"gin_rummy": 0.0}  # a hand in which no player knocked has no win
 _INCENTIVES: dict[Incentives, set[str]] = {
     "single": {"simple"},
     "cooperative": {
-        "collect_treasure", "cooperative_pong", "hanabi", "knights_archers_zombies", "multiwalker", "pistonball", "pursuit",
-        "simple_formation", "simple_line", "simple_reference", "simple_speaker_listener", "simple_spread", "waterworld",
+        "collect_treasure", "cooperative_pong", "hanabi", "knights_archers_zombies", "multiwalker", "pistonball",
+        "pursuit", "simple_formation", "simple_line", "simple_reference", "simple_speaker_listener",
+        "simple_spread", "waterworld",
     },
     "mixed": {"simple_adversary", "simple_crypto", "simple_tag", "simple_world_comm"},
     "competitive": {
