@@ -24,7 +24,7 @@ FIRST, LAST = (
     "python:tests.evaluation.evaluation_toys:first_legal",
     "python:tests.evaluation.evaluation_toys:last_legal",
 )
-TIMES = ("env_steps_per_s", "wall_time_s", "duration_mean_s", "num_workers")
+TIMES = ("env_steps_per_s", "wall_time_s", "duration_mean_s", "num_env_runners")
 
 
 def line(**options: Any) -> EnvironmentConfig:
@@ -158,10 +158,10 @@ def test_episodes_are_kept_where_asked(tmp_path: Path) -> None:
         assert len(episode.digests) == result.length + 1
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
-def test_a_misspelled_agent_is_refused(num_workers: int) -> None:
+@pytest.mark.parametrize("num_env_runners", [1, 2])
+def test_a_misspelled_agent_is_refused(num_env_runners: int) -> None:
     with pytest.raises(MappingError, match=r"There is no agent 'player_0'\. Did you mean 'player_") as caught:
-        evaluate(TICTACTOE, {"player_0": "random"}, num_workers=num_workers)
+        evaluate(TICTACTOE, {"player_0": "random"}, num_env_runners=num_env_runners)
     assert caught.value.exit_code == 2
 
 
@@ -169,10 +169,10 @@ def test_what_is_no_mapping_is_refused() -> None:
     with pytest.raises(MappingError, match="'random' is not AGENT=POLICY, for example player_0=random"):
         evaluate(TICTACTOE, "random")
     with pytest.raises(UnknownNameError, match=r"There is no policy named 'randon'\. Did you mean 'random'\?"):
-        evaluate(TICTACTOE, {"*": "randon"}, num_workers=2)
+        evaluate(TICTACTOE, {"*": "randon"}, num_env_runners=2)
 
 
-@pytest.mark.parametrize("name", ["episodes", "num_workers", "max_steps"])
+@pytest.mark.parametrize("name", ["episodes", "num_env_runners", "max_steps"])
 def test_counts_below_one_are_refused(name: str) -> None:
     counts: dict[str, Any] = {name: 0}
     with pytest.raises(InputError, match=f"^{name} is 0; it must be at least 1.$"):
@@ -187,7 +187,7 @@ def test_processes_change_nothing_but_the_times(tmp_path: Path) -> None:
         mapping,
         episodes=30,
         seed=3,
-        num_workers=2,
+        num_env_runners=2,
         record_dir=tmp_path,
         on_episode=lambda result: told.append(result.index),
     )
@@ -200,33 +200,38 @@ def test_processes_change_nothing_but_the_times(tmp_path: Path) -> None:
 
 def test_a_function_mapping_travels_to_processes() -> None:
     asked = ["python:tests.evaluation.evaluation_toys:alternating"]
-    alone, shared = (evaluate(TICTACTOE, asked, episodes=6, num_workers=n) for n in (1, 2))
+    alone, shared = (evaluate(TICTACTOE, asked, episodes=6, num_env_runners=n) for n in (1, 2))
     assert timeless(shared) == timeless(alone)
 
 
 def test_a_mapping_that_cannot_travel_is_refused() -> None:
     mapping = FunctionMapping("mine", lambda agent, episode: "random")
     assert evaluate(TICTACTOE, mapping, episodes=2).policies["random"].episodes == 2
-    with pytest.raises(InputError, match=r"This mapping cannot be sent to other processes: .* Use num_workers=1, or"):
-        evaluate(TICTACTOE, mapping, episodes=2, num_workers=2)
+    with pytest.raises(
+        InputError, match=r"This mapping cannot be sent to other processes: .* Use num_env_runners=1, or"
+    ):
+        evaluate(TICTACTOE, mapping, episodes=2, num_env_runners=2)
 
 
-@pytest.mark.parametrize("num_workers", [1, 2])
-def test_our_errors_arrive_as_they_are(num_workers: int) -> None:
+@pytest.mark.parametrize("num_env_runners", [1, 2])
+def test_our_errors_arrive_as_they_are(num_env_runners: int) -> None:
     with pytest.raises(InputError, match=r"^No brain for 'player_1'\.$"):
         evaluate(
-            TICTACTOE, {"*": "python:tests.evaluation.evaluation_toys:refused"}, episodes=4, num_workers=num_workers
+            TICTACTOE,
+            {"*": "python:tests.evaluation.evaluation_toys:refused"},
+            episodes=4,
+            num_env_runners=num_env_runners,
         )
 
 
 def test_errors_of_controllers_arrive_as_they_are() -> None:
     with pytest.raises(ControllerError, match=f"Step 0: policy '{FIRST}' for agent 'agent_0' failed"):
-        evaluate("gym/CartPole-v1", {"*": FIRST}, episodes=4, num_workers=2)
+        evaluate("gym/CartPole-v1", {"*": FIRST}, episodes=4, num_env_runners=2)
 
 
 def test_foreign_errors_bring_their_traceback() -> None:
     with pytest.raises(ZeroDivisionError, match="the line is broken") as caught:
-        evaluate(line(failure="plain"), {"*": "random"}, episodes=4, num_workers=2)
+        evaluate(line(failure="plain"), {"*": "random"}, episodes=4, num_env_runners=2)
     (note,) = caught.value.__notes__
     assert note.startswith("In the process that played the episode:\nTraceback")
     assert "evaluation_toys.py" in note
@@ -243,9 +248,17 @@ def test_errors_that_cannot_travel_are_named() -> None:
 
 def test_errors_of_closing_are_not_lost() -> None:
     with pytest.raises(ZeroDivisionError, match="cannot be closed"):
-        evaluate(line(failure="close"), {"*": "random"}, episodes=2, num_workers=2)
+        evaluate(line(failure="close"), {"*": "random"}, episodes=2, num_env_runners=2)
 
 
 def test_a_process_that_dies_is_reported() -> None:
     with pytest.raises(WorkerError, match="ended with exit code -9 before it was done"):
-        evaluate(TICTACTOE, {"*": "python:tests.evaluation.evaluation_toys:dies"}, episodes=4, num_workers=2)
+        evaluate(TICTACTOE, {"*": "python:tests.evaluation.evaluation_toys:dies"}, episodes=4, num_env_runners=2)
+
+
+def test_the_earlier_name_of_env_runners_is_understood() -> None:
+    assert evaluate("gym/CartPole-v1", {"*": "random"}, episodes=1, num_workers=1).num_env_runners == 1
+    with pytest.raises(
+        InputError, match="num_workers is the earlier name of num_env_runners, and they differ: 3 and 2"
+    ):
+        evaluate("gym/CartPole-v1", {"*": "random"}, episodes=1, num_env_runners=2, num_workers=3)

@@ -17,7 +17,7 @@ from mosaic.evaluation.evaluate import evaluate
 if __name__ == "__main__":
     options = {"failure": "endless and loud"}
     env = EnvironmentConfig(env_id="python:tests.evaluation.evaluation_toys:Line", options=options)
-    evaluate(env, {"*": "random"}, episodes=2, num_workers=2, max_steps=10**9)
+    evaluate(env, {"*": "random"}, episodes=2, num_env_runners=2, max_steps=10**9)
 """
 
 

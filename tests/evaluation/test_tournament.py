@@ -89,7 +89,7 @@ def test_a_pair_plays_the_same_games_whoever_else_takes_part() -> None:
 
 
 def test_processes_change_nothing() -> None:
-    assert play(num_workers=2).to_json() == play().to_json()
+    assert play(num_env_runners=2).to_json() == play().to_json()
 
 
 def test_a_stopped_tournament_goes_on_wherever_it_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,9 +102,9 @@ def test_a_stopped_tournament_goes_on_wherever_it_was_cut(tmp_path: Path, monkey
 
     real = module.play_games
 
-    def counted(plan: Any, games: Any, num_workers: Any, env: Any, **more: Any) -> Any:
+    def counted(plan: Any, games: Any, num_env_runners: Any, env: Any, **more: Any) -> Any:
         played.append(len(games))
-        return real(plan, games, num_workers, env, **more)
+        return real(plan, games, num_env_runners, env, **more)
 
     monkeypatch.setattr(module, "play_games", counted)
     line_ends = [sum(map(len, lines[:count])) for count in range(len(lines))]

@@ -21,7 +21,7 @@ from mosaic.envs.objects import Environment, is_described, stored_environment
 from mosaic.evaluation.results import EpisodeResult, csv_table
 from mosaic.evaluation.run_games import check_counts, distinct_seeds, most_steps, play_games
 from mosaic.evaluation.statistics import Estimate, estimate_mean, finite_mean
-from mosaic.evaluation.worker import EvaluationPlan, GameTask, PlayOptions
+from mosaic.evaluation.worker import EvaluationPlan, GameTask, PlayOptions, env_runners_asked
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import AgentMapping, PolicyMapping, parse_mapping
 from mosaic.policies.registry import add_code_of, is_reproducible, mapping_notes
@@ -109,7 +109,7 @@ class Evaluation:
     options: Mapping[str, Json]
     seed: int
     max_steps: int
-    num_workers: int
+    num_env_runners: int
     reproducible: bool  # the same seed gives the same results, except for the times
     agents: Mapping[AgentID, ReturnSummary]
     policies: Mapping[PolicyID, ReturnSummary]
@@ -168,7 +168,7 @@ class Evaluation:
             "agent_steps": self.agent_steps,
             "env_steps_per_s": self.env_steps_per_s,
             "wall_time_s": self.wall_time_s,
-            "num_workers": self.num_workers,
+            "num_env_runners": self.num_env_runners,
             "reproducible": self.reproducible,
             "distinct_games": self.distinct_games,
             "notes": list(self.notes),
@@ -187,7 +187,7 @@ def evaluate(
     *,
     episodes: int = 100,
     seed: int = 0,
-    num_workers: int = 1,
+    num_env_runners: int = 1,
     on_episode: Callable[[EpisodeResult], None] | None = None,
     camera: FilmCamera | None = None,
     **options: Unpack[PlayOptions],
@@ -204,13 +204,14 @@ def evaluate(
     one at a time, as often as it asks for frames.
     """
     check_keywords(evaluate, options, PlayOptions)
+    num_env_runners = env_runners_asked(num_env_runners, options)
     began, max_steps = monotonic(), most_steps(options)
-    check_counts(episodes=episodes, num_workers=num_workers, max_steps=max_steps)
+    check_counts(episodes=episodes, num_env_runners=num_env_runners, max_steps=max_steps)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="mosaic-policies-")))
         mapping, names = _with_saved_learners(mapping, folder)
         add_code_of(mapping)
-        if num_workers > 1 and not is_described(env):
+        if num_env_runners > 1 and not is_described(env):
             env = stored_environment(env, folder)
         made = make_env(env)
         if is_described(env) or isinstance(env, type):
@@ -221,7 +222,7 @@ def evaluate(
         plan = EvaluationPlan(spec.facts.config, (mapping,), seed, max_steps, limit_s, record_dir)
         games = [GameTask(index, child) for index, child in enumerate(distinct_seeds(episodes, seed, "episode"))]
         results: list[EpisodeResult] = []
-        with closing(play_games(plan, games, num_workers, made, camera, options.get("screen"))) as arriving:
+        with closing(play_games(plan, games, num_env_runners, made, camera, options.get("screen"))) as arriving:
             for result in arriving:
                 result = _renamed(result, names)
                 results.append(result)
@@ -234,7 +235,7 @@ def evaluate(
         options=plan.environment.model_dump(mode="json")["options"],
         seed=seed,
         max_steps=max_steps,
-        num_workers=num_workers,
+        num_env_runners=num_env_runners,
         reproducible=spec.facts.reproducible
         and all(is_reproducible(policy) for policy in policies if policy not in names.values()),
         agents=by_agent(results, spec.possible_agents),

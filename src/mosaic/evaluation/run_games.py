@@ -62,11 +62,11 @@ _END_WITHIN_S = 5.0
 
 
 def play_in_processes(
-    plan: EvaluationPlan, games: Sequence[GameTask], num_workers: int, screen: Screen | None = None
+    plan: EvaluationPlan, games: Sequence[GameTask], num_env_runners: int, screen: Screen | None = None
 ) -> Generator[EpisodeResult, None, None]:
     """Yield results as they arrive, in any order; the first error in any process stops all of them."""
-    shares = _shares(games, num_workers)
-    with _started(plan, min(num_workers, len(shares)), screen) as processes:
+    shares = _shares(games, num_env_runners)
+    with _started(plan, min(num_env_runners, len(shares)), screen) as processes:
         owed = {connection: _hand_out(connection, shares) for connection in processes}
         while any(owed.values()):
             for ready in wait([connection for connection, count in owed.items() if count]):
@@ -79,8 +79,8 @@ def play_in_processes(
             _see_off(connection)
 
 
-def _shares(games: Sequence[GameTask], num_workers: int) -> deque[Share]:
-    size = min(_LARGEST_SHARE, -(-len(games) // (num_workers * _SHARES_PER_PROCESS)))
+def _shares(games: Sequence[GameTask], num_env_runners: int) -> deque[Share]:
+    size = min(_LARGEST_SHARE, -(-len(games) // (num_env_runners * _SHARES_PER_PROCESS)))
     return deque(games[start : start + size] for start in range(0, len(games), max(size, 1)))
 
 
@@ -193,7 +193,7 @@ DEFAULT_MAX_STEPS = 10_000  # some envs never end on their own, such as random p
 def play_games(
     plan: EvaluationPlan,
     games: Sequence[GameTask],
-    num_workers: int,
+    num_env_runners: int,
     env: Env,
     camera: FilmCamera | None = None,
     screen: Screen | None = None,
@@ -204,7 +204,7 @@ def play_games(
     played in this process, in order, before the rest goes to other processes. A screen is passed to the first of those:
     it shows one game at a time.
     """
-    several = num_workers > 1 and len(games) > 1
+    several = num_env_runners > 1 and len(games) > 1
     if several:
         _check_can_travel(plan, screen)
     filmed = {game.index for game in games if camera is not None and camera.wants(game.index)}
@@ -217,7 +217,9 @@ def play_games(
     if several:
         if screen is not None:
             screen.close()  # in this process; another process writes from now on
-        yield from play_in_processes(plan, [game for game in games if game.index not in filmed], num_workers, screen)
+        yield from play_in_processes(
+            plan, [game for game in games if game.index not in filmed], num_env_runners, screen
+        )
 
 
 def distinct_seeds(count: int, seed: int, *names: str | int) -> list[int]:
@@ -244,5 +246,5 @@ def _check_can_travel(plan: EvaluationPlan, screen: Screen | None) -> None:
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise InputError(
             f"This mapping cannot be sent to other processes: {error}. "
-            "Use num_workers=1, or name policies and functions defined in a module: python:module:function."
+            "Use num_env_runners=1, or name policies and functions defined in a module: python:module:function."
         ) from error

@@ -19,7 +19,7 @@ from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.run_games import check_counts, most_steps, play_games
 from mosaic.evaluation.schedule import SCORES, MatchResult, ScheduledMatch, schedule
 from mosaic.evaluation.standings import Tournament
-from mosaic.evaluation.worker import EvaluationPlan, GameTask, PlayOptions
+from mosaic.evaluation.worker import EvaluationPlan, GameTask, PlayOptions, env_runners_asked
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import PolicyMapping
 from mosaic.policies.registry import add_code_of, is_reproducible, policy_notes
@@ -125,7 +125,7 @@ def tournament(
     *,
     games: int = 10,
     seed: int = 0,
-    num_workers: int = 1,
+    num_env_runners: int = 1,
     store: Path | None = None,
     on_game: Callable[[MatchResult], None] | None = None,
     **options: Unpack[PlayOptions],
@@ -142,8 +142,9 @@ def tournament(
     `screen` (None) shows games live, one at a time, as often as it asks for frames.
     """
     check_keywords(tournament, options, PlayOptions)
+    num_env_runners = env_runners_asked(num_env_runners, options)
     tell, max_steps = on_game or (lambda result: None), most_steps(options)
-    check_counts(games=games, num_workers=num_workers, max_steps=max_steps)
+    check_counts(games=games, num_env_runners=num_env_runners, max_steps=max_steps)
     _check_policies(policies)
     add_code_of(PolicyMapping(tuple(("*", policy) for policy in policies)))
     with closing(make_env(env)) as made:
@@ -175,7 +176,7 @@ def tournament(
                 for index, match in enumerate(matches)
                 if match not in results
             ]
-            with closing(play_games(plan, left, num_workers, made, screen=options.get("screen"))) as arriving:
+            with closing(play_games(plan, left, num_env_runners, made, screen=options.get("screen"))) as arriving:
                 for episode in arriving:
                     result = _match_result(matches[episode.index], episode, spec)
                     results[result.match] = result

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import Episode
+from mosaic.core.errors import InputError
 from mosaic.core.exits import exits_refused
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
@@ -29,6 +30,18 @@ class PlayOptions(TypedDict, total=False):
     time_limit_s: float | None
     record_dir: Path | None
     screen: Screen | None
+    num_workers: int  # earlier name of num_env_runners
+
+
+def env_runners_asked(number: int, options: PlayOptions) -> int:
+    """Return the number of env runners, which may be given under its earlier name."""
+    earlier = options.get("num_workers", number)
+    if number not in (1, earlier):
+        raise InputError(
+            f"num_workers is the earlier name of num_env_runners, and they differ: {earlier} and {number}. "
+            "Leave num_workers out."
+        )
+    return earlier
 
 
 @dataclass(frozen=True, slots=True)

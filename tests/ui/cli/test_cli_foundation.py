@@ -16,7 +16,7 @@ TICTACTOE = "classic/tictactoe_v3"
 
 
 def without_times(document):
-    times = ("env_steps_per_s", "wall_time_s", "duration_mean_s", "num_workers")
+    times = ("env_steps_per_s", "wall_time_s", "duration_mean_s", "num_env_runners")
     episodes = [{key: row[key] for key in row if key != "duration_s"} for row in document.get("episode_results", ())]
     return {key: value for key, value in document.items() if key not in times} | {"episode_results": episodes}
 

@@ -26,7 +26,7 @@ def test_two_names_with_different_numbers_are_refused(mosaic, command):
     )
 
 
-@pytest.mark.parametrize("command", [("train",), ("tune",), ("runs", "resume")])
+@pytest.mark.parametrize("command", [("train",), ("tune",), ("runs", "resume"), ("evaluate",), ("tournament",)])
 def test_help_shows_the_current_name_alone(mosaic, command):
     text = mosaic(*command, "--help").out
     assert "--num-env-runners" in text

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -17,9 +18,11 @@ MOST_GAMES = 20_000  # of one tournament, all pairs together
 
 
 class _Asked(Section):
+    earlier_names: ClassVar[Mapping[str, str]] = {"num_workers": "num_env_runners"}
+
     environment: EnvironmentConfig
     seed: int = Field(0, ge=0, lt=2**31, description="Random seed; the same seed gives the same results.")
-    num_workers: int = Field(1, ge=1, le=64, description="Number of processes; results do not depend on it.")
+    num_env_runners: int = Field(1, ge=1, le=64, description="Number of processes; results do not depend on it.")
     max_steps: int | None = Field(None, ge=1, description="Env steps after which an episode is cut; None: 10,000.")
     record: bool = Field(True, description="Keep every episode, to be replayed.")
 

@@ -50,8 +50,14 @@ SeedOption: TypeAlias = Annotated[
     int, typer.Option("--seed", min=0, max=2**31 - 1, help="Random seed; the same seed gives the same results.")
 ]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-WorkersOption: TypeAlias = Annotated[
-    int, typer.Option("--num-workers", min=1, help="Number of processes; results do not depend on it.")
+EnvRunnersOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--num-env-runners",
+        min=1,
+        help="Processes that play; results do not depend on their number.",
+        show_default="1",
+    ),
 ]
 EarlierWorkersOption: TypeAlias = Annotated[
     int | None, typer.Option("--num-workers", min=1, hidden=True, help="Earlier name of --num-env-runners.")

@@ -10,7 +10,9 @@ import typer
 
 from mosaic.ui.cli.options import (
     AgentOption,
+    EarlierWorkersOption,
     EnvArgument,
+    EnvRunnersOption,
     FpsOption,
     JsonOption,
     MaxStepsOption,
@@ -19,7 +21,7 @@ from mosaic.ui.cli.options import (
     TimeLimitOption,
     TrustOption,
     VideoOption,
-    WorkersOption,
+    number_of_env_runners,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +37,8 @@ def evaluate(
         int, typer.Option("--episodes", min=1, help="Number of episodes, each with its own seed.")
     ] = 100,
     seed: SeedOption = 0,
-    num_workers: WorkersOption = 1,
+    num_env_runners: EnvRunnersOption = None,
+    num_workers: EarlierWorkersOption = None,
     max_steps: MaxStepsOption = None,
     time_limit: TimeLimitOption = None,
     record: Annotated[
@@ -80,7 +83,7 @@ def evaluate(
             parse_mapping(agent),
             episodes=episodes,
             seed=seed,
-            num_workers=num_workers,
+            num_env_runners=number_of_env_runners(num_env_runners, num_workers) or 1,
             max_steps=max_steps,
             time_limit_s=time_limit or DEFAULT_TIME_LIMIT_S,
             on_episode=tick,
@@ -152,7 +155,8 @@ def tournament(
     policy: Annotated[list[str], typer.Argument(metavar="POLICY...", help="Two or more policies to rate.")],
     games: Annotated[int, typer.Option("--games", min=1, help="Games per ordered pair of policies.")] = 10,
     seed: SeedOption = 0,
-    num_workers: WorkersOption = 1,
+    num_env_runners: EnvRunnersOption = None,
+    num_workers: EarlierWorkersOption = None,
     store: Annotated[
         Path | None,
         typer.Option("--store", help="File to keep the finished games in."),
@@ -178,7 +182,14 @@ def tournament(
         progress(f"playing {env}", total, hint=how_to_watch(screen), shown=not json) as tick,
     ):
         result = run(
-            config, policy, games=games, seed=seed, num_workers=num_workers, store=kept, on_game=tick, screen=screen
+            config,
+            policy,
+            games=games,
+            seed=seed,
+            num_env_runners=number_of_env_runners(num_env_runners, num_workers) or 1,
+            store=kept,
+            on_game=tick,
+            screen=screen,
         )
     if store is None:
         kept.unlink(missing_ok=True)
