@@ -104,6 +104,26 @@ def test_a_second_attempt_goes_on_from_the_last_checkpoint(tmp_path):
     ]
 
 
+def test_a_step_is_saved_once_over_pauses_requests_and_attempts(tmp_path):
+    folder = toy(tmp_path, SLOWLY, checkpoint={"every_steps": 10**9})
+    with Hosted(folder) as host:
+        host.event(is_iteration(3))
+        host.say("pause")
+        host.hear("paused")
+        host.say("checkpoint")
+        saved = host.event(lambda event: event["kind"] == "checkpoint")
+        host.say("checkpoint")
+        again = host.event(lambda event: event["kind"] == "checkpoint_exists")
+        assert (again["env_steps"], again["path"]) == (saved["env_steps"], saved["path"])
+        host.say("stop")
+        assert host.wait() == 3
+    with Hosted(folder, attempt=2) as host:  # stopped at the same step, as it is resumed
+        host.say("stop")
+        assert host.wait() == 3
+    steps = [event["env_steps"] for event in host.events("checkpoint")]
+    assert len(steps) == len(set(steps))
+
+
 def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path):
     folder = toy(tmp_path, training={"total_timesteps": 2000})
     with Hosted(folder) as host:

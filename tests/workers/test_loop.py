@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +49,7 @@ class Context:
         self.events: list[dict[str, Any]] = []
         self._total, self._stop_after, self._clock_due = total, stop_after, clock_due
         self.stopped_in_pause = False
+        self.asked_in_pause = 0  # checkpoints in each pause
         self.config = SimpleNamespace(
             evaluation=SimpleNamespace(every_steps=evaluate_every),
             checkpoint=SimpleNamespace(at_end=True),
@@ -56,7 +58,9 @@ class Context:
         self.inbox = SimpleNamespace(wait_while_paused=self._paused, stop_asked=self._stop_asked)
         self.training_began_at = self.training_ended_at = None
 
-    def _paused(self, save: object) -> None:
+    def _paused(self, save: Callable[[], None]) -> None:
+        for _ in range(self.asked_in_pause):
+            save()
         if self.stopped_in_pause:
             self._stop_after = 0
 
@@ -76,7 +80,8 @@ class Context:
 
     def report(self, *, kind: str, env_steps: int, env_steps_per_s: float = 0.0, **also: Any) -> None:
         self.events.append({"speed": env_steps_per_s, **also})
-        self.calls.append(f"{kind if kind == 'evaluation' else 'report'} {env_steps}")
+        names = {"iteration": "report", "checkpoint_exists": "exists"}
+        self.calls.append(f"{names.get(kind, kind)} {env_steps}")
 
     def has_checkpoint_at(self, env_steps: int) -> bool:
         return f"save {env_steps}" in self.calls
@@ -101,6 +106,30 @@ def test_the_last_iteration_is_reported_whatever_the_interval() -> None:
     context = Context(total=250)
     train(context, Counting(context.calls), report_every_steps=1000)
     assert context.calls == ["iterate 100", "iterate 200", "iterate 300", "report 300", "save 300", "evaluation 300"]
+
+
+@pytest.mark.parametrize(("iteration_s", "reported"), [(0.3, [100, 200, 300, 400, 500]), (0.1, [300, 500])])
+def test_every_iteration_is_reported_unless_many_take_no_time(monkeypatch, iteration_s, reported) -> None:
+    context, now = Context(total=500), [0.0]
+    training = Counting(context.calls)
+    monkeypatch.setattr(loop, "perf_counter", lambda: now[0])
+
+    def iterate() -> None:
+        now[0] += iteration_s
+        Counting.iterate(training)
+
+    monkeypatch.setattr(training, "iterate", iterate)
+    train(context, training, report_gap_s=0.25)
+    assert [int(call.split()[1]) for call in context.calls if call.startswith("report")] == reported
+
+
+def test_a_step_is_saved_once_however_often_that_is_asked_for() -> None:
+    context = Context(total=200)
+    context.asked_in_pause = 2
+    train(context, Counting(context.calls), report_every_steps=1000, save_every_steps=100)
+    assert [call for call in context.calls if call.startswith(("save", "exists"))] == [
+        "save 0", "exists 0", "save 100", "exists 100", "exists 100", "save 200",
+    ]  # fmt: skip
 
 
 def test_the_first_iteration_is_reported_on_request() -> None:

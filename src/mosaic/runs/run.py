@@ -174,7 +174,7 @@ class Run:
             while True:
                 record = self.record()
                 for event in tail.read():
-                    if event["kind"] == "checkpoint":
+                    if event["kind"] in ("checkpoint", "checkpoint_exists"):
                         return self._saved(self.folder.checkpoints / event["path"])
                 if record.state in ENDED:
                     raise MosaicError(f"The run {self.id} ended before it saved: it is {record.state}.")

@@ -188,8 +188,11 @@ class WorkerContext:
         return self.inbox.checkpoint_asked() or due
 
     def has_checkpoint_at(self, env_steps: int) -> bool:
-        """Return whether this attempt's last checkpoint is of this step."""
-        return env_steps == self._pace.saved_at
+        """Return whether the last checkpoint, of this attempt or the one it resumes from, is of this step."""
+        saved_at = self._pace.saved_at
+        if saved_at is None and self.resume_from is not None:
+            saved_at = self.resume_from.env_steps
+        return env_steps == saved_at and (self.folder.checkpoints / str(env_steps)).is_dir()
 
     def checkpoint(
         self,

@@ -7,6 +7,8 @@ checkpoint before an evaluation, so that a failing evaluation loses nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
+from time import perf_counter
 from typing import NamedTuple, Protocol
 
 from mosaic.config.sections import DEFAULT_TIMESTEPS
@@ -45,20 +47,23 @@ def train(
     report_every_steps: int | None = None,
     save_every_steps: int | None = None,
     report_first: bool = False,
+    report_gap_s: float | None = None,
 ) -> None:
     """Train until a limit of the configuration is reached or a stop is requested.
 
     `report_every_steps` is the interval of metric events in env steps, `save_every_steps` that of checkpoints if the
-    configuration has none. `report_first` reports the first iteration regardless of the interval.
+    configuration has none. `report_first` reports the first iteration regardless of the interval. With `report_gap_s`
+    every iteration is reported, or, where they are shorter than that, as many together as take so long.
     """
-    pace = report_every_steps or default_pace(context)
+    pace = report_every_steps or (default_pace(context) if report_gap_s is None else None)
+    reported_s = perf_counter()
     evaluation_pace = context.config.evaluation.every_steps
     progress = training.progress()
     reported_at, busy_s, evaluated_at = progress.env_steps, 0.0, None
     context.training_began_at = working_time()
     over = context.done(*progress)
     while not over:
-        context.inbox.wait_while_paused(training.save)
+        context.inbox.wait_while_paused(partial(_save, context, training))
         if context.inbox.stop_asked():
             break
         before, began_s = progress.env_steps, working_time()
@@ -67,14 +72,15 @@ def train(
         busy_s += working_time() - began_s
         progress = training.progress()
         over = context.done(*progress)
-        due = bool(report_first or over or is_due(before, progress.env_steps, pace))
+        spaced = report_gap_s is not None and perf_counter() - reported_s >= report_gap_s
+        due = bool(report_first or over or spaced or is_due(before, progress.env_steps, pace))
         if due or context.report_due():
             speed = (progress.env_steps - reported_at) / busy_s if busy_s else 0.0
             trigger = {} if due else {"trigger": "clock"}
             context.report(**training.metrics(), **trigger, kind="iteration", env_steps_per_s=speed)
-            reported_at, busy_s, report_first = progress.env_steps, 0.0, False
+            reported_at, busy_s, report_first, reported_s = progress.env_steps, 0.0, False, perf_counter()
         if context.checkpoint_due(progress.env_steps, save_every_steps):
-            training.save()
+            _save(context, training)
         if is_due(before, progress.env_steps, evaluation_pace):
             _evaluate(context, training, progress.env_steps)
             evaluated_at = progress.env_steps
@@ -96,6 +102,15 @@ def is_due(before: int, now: int, every_steps: int | None) -> bool:
 def default_pace(context: WorkerContext) -> int:
     """Return the interval of metric events in env steps that gives about two hundred of them."""
     return max(1, (context.config.training.total_timesteps or DEFAULT_TIMESTEPS) // _REPORTS)
+
+
+def _save(context: WorkerContext, training: Trainable) -> None:
+    """Write a checkpoint, unless the last one is of this step: it would be the same."""
+    env_steps = training.progress().env_steps
+    if context.has_checkpoint_at(env_steps):
+        context.report(kind="checkpoint_exists", env_steps=env_steps, path=str(env_steps))
+    else:
+        training.save()
 
 
 def _evaluate(context: WorkerContext, training: Trainable, env_steps: int) -> None:

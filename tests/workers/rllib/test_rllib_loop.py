@@ -219,12 +219,15 @@ def test_where_nobody_said_when_a_run_is_saved_by_time(tmp_path, monkeypatch):
     assert len(told) > 1
 
 
-def test_about_two_hundred_events_however_short_the_iterations_are(tmp_path):
+def test_reports_come_as_often_as_asked_and_tell_of_all_iterations(tmp_path):
     life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=600, params={"report_every_steps": 300})
     life.run()
-    first, *others = (event["env_steps"] for event in life.events("iteration"))
+    events = life.events("iteration")
+    first, *others = (event["env_steps"] for event in events)
     assert first < 300  # at once
     assert len(others) == 2
+    ended = [event["custom_metrics"].get("interval/episodes", 0) for event in events]
+    assert sum(ended) == events[-1]["episodes_total"]
 
 
 def test_what_rllib_refuses_is_told_as_what_was_asked(tmp_path):

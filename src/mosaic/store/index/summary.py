@@ -14,7 +14,7 @@ from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import RunState, State, read_state
 
 _CHUNK = 1 << 14
-_ASIDES = ("checkpoint", "evaluation")  # not about training itself
+_ASIDES = ("checkpoint", "checkpoint_exists", "evaluation")  # not about training itself
 _FARTHEST = 1 << 22  # a run without training metrics in its last 4 MiB has no last metrics
 
 

@@ -72,7 +72,7 @@ class MetricEvent(TypedDict, total=False):
     changes: dict[str, object]
     # kinds "alert", "equipped", "stage", "compiling": what is wrong, what trains, what the start is doing
     message: str
-    # kind "checkpoint"
+    # kinds "checkpoint" and "checkpoint_exists", the answer to a request at a step that is saved already
     path: str
 
 

@@ -41,9 +41,9 @@ from mosaic.workers.rllib.config.resources import (
     this_machine,
 )
 from mosaic.workers.rllib.config.setup import RllibSetup
-from mosaic.workers.rllib.reporting.episodes import NOTHING_SAMPLED, RllibResult, alerts_of, records_of
+from mosaic.workers.rllib.reporting.episodes import NOTHING_SAMPLED, alerts_of, records_of
 from mosaic.workers.rllib.reporting.log_filter import compiled_remarks_dropped, keep_quiet
-from mosaic.workers.rllib.reporting.metrics import RllibProgress, fields, sampled_fields, split
+from mosaic.workers.rllib.reporting.metrics import Interval, RllibProgress, fields, sampled_fields
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from mosaic.workers.rllib.self_play import LeagueManager
 
 _LOOK_EVERY_S = 0.5  # to notice the end of training, in the thread that waits for a stop
+REPORT_GAP_S = 0.25  # between the events of two iterations, if report_every_steps is not set
 _BACK_DOOR = "To suppress all validation errors"  # start of the last part of RLlib's messages
 
 
@@ -200,7 +201,9 @@ def _passing_on_stops(context: WorkerContext, session: str) -> Iterator[None]:
 def iterate(context: WorkerContext, training: Training) -> None:
     trainable = RllibTraining(context, training)
     context.measure_with(trainable.measure)
-    train_loop(context, trainable, report_every_steps=training.setup.options.report_every_steps, report_first=True)
+    every = training.setup.options.report_every_steps
+    gap_s = REPORT_GAP_S if every is None else None
+    train_loop(context, trainable, report_every_steps=every, report_first=True, report_gap_s=gap_s)
 
 
 class RllibTraining:
@@ -212,9 +215,8 @@ class RllibTraining:
         self._context, self._training, self._counted = context, training, training.progress
         self._session = training.setup.session
         self._view = SamplingView(self._session)
-        self._result: RllibResult = {}  # of the last iteration
         self._league: Mapping[str, object] = {}
-        self._spent: dict[str, float] = {}  # seconds by part of an iteration, since the last metrics
+        self._interval = Interval()  # since the last metrics
 
     def iterate(self) -> None:
         from mosaic.workers.rllib.env.sampling import begin_iteration
@@ -223,14 +225,13 @@ class RllibTraining:
         before, episodes = counted.env_steps, counted.episodes
         begin_iteration(self._session)
         result = training.algo.train()  # type: ignore[no-untyped-call]
+        ended = records_of(result)
         with self._context.inbox.reporting:  # reports by the clock read the counters before or after, never in between
-            counted.add(result, records_of(result))
+            counted.add(result, ended)
             self._view.complete(counted.env_steps - before, counted.episodes - episodes)
-        for part, seconds in split(result, training.setup.envs_per_runner).items():
-            self._spent[part] = self._spent.get(part, 0.0) + seconds
+        self._interval.add(result, ended, training.setup.envs_per_runner)
         self_play = training.self_play
         self._league = self_play.after_iteration(training.algo, result, counted.env_steps) if self_play else {}
-        self._result = result
         for alert in alerts_of(result):
             self._context.report(kind="alert", message=alert, env_steps=counted.env_steps)
 
@@ -248,9 +249,8 @@ class RllibTraining:
         return sampled_fields(self._counted, NOTHING_SAMPLED, training.learned)
 
     def metrics(self) -> dict[str, object]:
-        found = fields(self._result, self._counted, self._training.learned, self._spent, self._league)
-        self._spent = {}
-        return found
+        interval, self._interval = self._interval, Interval()
+        return fields(interval, self._counted, self._training.learned, self._league)
 
     def save(self) -> None:
         _save(self._context, self._training)

@@ -8,7 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from mosaic.workers.rllib.reporting.metrics import NO_EPISODE, RllibProgress, fields, learner_statistics, split
+from mosaic.workers.rllib.reporting.metrics import (
+    NO_EPISODE,
+    Interval,
+    RllibProgress,
+    fields,
+    learner_statistics,
+    split,
+)
 
 RESULT = {
     "timers": {"learner_update_timer": 2.0},
@@ -35,8 +42,11 @@ def _episode(length, **returns):
     return {"length": length, "returns": returns, "played": {}, "policies": {k: policies[k] for k in returns}}
 
 
-def _fields(progress, result=RESULT):
-    return fields(result, progress, MODULES, split(result, 4))
+def _fields(progress, *results, ended=()):
+    interval = Interval()
+    for result in results or (RESULT,):
+        interval.add(result, ended, 4)
+    return fields(interval, progress, MODULES)
 
 
 def test_counters_add_up():
@@ -91,6 +101,27 @@ def test_an_event_never_holds_nan():
     json.dumps(found, allow_nan=False)
     assert found["policies"]["red"]["learner"] == {}
     assert found["env_steps"] == 0
+
+
+def test_an_event_tells_of_every_iteration_since_the_last_one():
+    results = [
+        {
+            **RESULT,
+            "learners": {"red": {"policy_loss": loss, "num_module_steps_trained": 100, "num_steps_lifetime": total}},
+        }
+        for loss, total in ((1.0, 100), (2.0, 200), (6.0, 300))
+    ]
+    del results[1]["learners"]["red"]["policy_loss"]  # an iteration without an update
+    progress = RllibProgress()
+    episodes = [_episode(10, a=float(k), b=0.0) for k in range(60)]
+    for result in results:
+        progress.add(result, episodes)
+    found = _fields(progress, *results, ended=episodes)
+    statistics = {"policy_loss": 3.5, "num_module_steps_trained": 300, "num_steps_lifetime": 300}
+    assert found["policies"]["red"]["learner"] == statistics
+    assert found["time_split"] == pytest.approx({"env": 0.3, "inference": 3.0, "learning": 18.0})
+    assert found["custom_metrics"]["interval/episodes"] == 180  # more than the hundred of episode_reward_mean
+    assert found["custom_metrics"]["interval/reward_mean"] == pytest.approx(59 / 4)
 
 
 def test_learner_statistics_are_all_finite_numbers():

@@ -137,7 +137,7 @@ class RllibExtraOptions(UserCodeOptions):
         0.5, ge=0, le=1, description="Self-play: share of the episodes in which the learner plays its current self."
     )
     report_every_steps: int | None = Field(
-        None, ge=1, description="Env steps between metric events; None: about two hundred events in all."
+        None, ge=1, description="Env steps between metric events; None: one for each iteration, at most four a second."
     )
 
 

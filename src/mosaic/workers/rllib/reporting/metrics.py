@@ -59,27 +59,61 @@ class RllibProgress:
         return cls(**{**stored, "recent": deque(stored["recent"], maxlen=_RECENT)})
 
 
+@dataclass(slots=True)
+class Interval:
+    """Iterations since the last metric event, which tells of all of them."""
+
+    statistics: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # of RLlib's learner, by module
+    spent: dict[str, float] = field(default_factory=dict)  # seconds in envs, inference and learning
+    ended: list[EpisodeRecord] = field(default_factory=list)
+    result: RllibResult = field(default_factory=dict)  # of the last iteration
+
+    def add(self, result: RllibResult, ended: Sequence[EpisodeRecord], envs_per_runner: int) -> None:
+        self.result = result
+        self.ended.extend(ended)
+        for part, seconds in split(result, envs_per_runner).items():
+            self.spent[part] = self.spent.get(part, 0.0) + seconds
+        for module, stats in _tree(result, "learners").items():
+            found = self.statistics.setdefault(str(module), {})
+            for name, value in learner_statistics(stats if isinstance(stats, Mapping) else {}).items():
+                found.setdefault(name, []).append(value)
+
+    def learner(self, module: str) -> dict[str, float]:
+        """Return the statistics of a module: means over the iterations, sums of counts, the last of running totals."""
+        return {name: _combined(name, values) for name, values in self.statistics.get(module, {}).items()}
+
+    def episodes(self, policies: Iterable[PolicyID]) -> dict[str, float]:
+        """Return the number of episodes that ended, and the mean return of agents whose policies learn."""
+        found = returns_by_policy(self.ended)
+        values = [value for policy in policies for value in found.get(policy, ())]
+        return {"interval/episodes": len(self.ended), "interval/reward_mean": fmean(values)} if values else {}
+
+
+def _combined(name: str, values: Sequence[float]) -> float:
+    if name.endswith("_lifetime") or name == "weights_seq_no":
+        return values[-1]
+    return sum(values) if name.startswith("num_") else fmean(values)
+
+
 def fields(
-    result: RllibResult,
+    interval: Interval,
     progress: RllibProgress,
     modules: Mapping[PolicyID, str],
-    spent: Mapping[str, float],
     league: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
     """Return the fields for `context.report`.
 
-    `modules` are the policies that learn, with RLlib's names for them. `spent` is the time split since the last event,
-    which may be several iterations ago. `league` are the metrics of self-play, with `rating/POLICY` of policies that
-    learn.
+    `modules` are the policies that learn, with RLlib's names for them. `league` are the metrics of self-play, with
+    `rating/POLICY` of policies that learn.
     """
     recent = progress.recent
     by_policy, by_agent = returns_by_policy(recent), returns_by_agent(recent)
     seen = [value for policy in modules for value in by_policy.get(policy, ())]
-    learners, ratings = _tree(result, "learners"), dict(league or {})
+    ratings = dict(league or {})
     policies: dict[PolicyID, dict[str, object]] = {}
     for policy, module in modules.items():
         mean = {"reward_mean": fmean(by_policy[policy])} if by_policy.get(policy) else {}
-        policies[policy] = {**mean, "learner": learner_statistics(_tree(learners, module))}
+        policies[policy] = {**mean, "learner": interval.learner(module)}
         if f"rating/{policy}" in ratings:
             policies[policy]["rating"] = ratings.pop(f"rating/{policy}")
     by_name = {
@@ -91,9 +125,9 @@ def fields(
         "agent_steps": progress.agent_steps,
         "episodes_total": progress.episodes,
         **(_summary(seen, recent) if seen else {"note": NO_EPISODE}),
-        "time_split": dict(spent),
+        "time_split": dict(interval.spent),
         "policies": policies,
-        "custom_metrics": {**by_name, **_health(result), **ratings},
+        "custom_metrics": {**by_name, **interval.episodes(modules), **_health(interval.result), **ratings},
     }
 
 
