@@ -214,6 +214,7 @@ WORKERS = {
         Honest("blind", agent_mapping=True),
         Honest("boastful", resources=("runtime", "ray_address")),
         Honest("unexamined", evaluates=True),
+        Honest("unschooled", curriculum=True),
         Honest("homeless", not_applicable={}),
         Eager("eager", checkpoints=True),
         Starting("starting"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mosaic.core.errors import MosaicError
 from mosaic.workers import loop
 from mosaic.workers.loop import Progress, default_pace, train
 
@@ -71,6 +72,9 @@ class Context:
     def done(self, env_steps: int, episodes: int, reward: float | None) -> str | None:
         assert (episodes, reward) == (env_steps // 100, env_steps / 100)
         return self._stop_asked() or ("total reached" if env_steps >= self._total else None)
+
+    def stage_is_over(self, env_steps: int, reward: float | None) -> bool:
+        return False
 
     def iteration(self) -> nullcontext[None]:
         return nullcontext()
@@ -177,3 +181,11 @@ def test_a_failing_evaluation_loses_nothing() -> None:
 def test_without_an_interval_there_are_about_two_hundred_reports() -> None:
     assert default_pace(Context(total=1_000_000)) == 5000
     assert default_pace(Context(total=50)) == 1
+
+
+def test_training_that_cannot_change_its_env_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = Context(total=400)
+    monkeypatch.setattr(context, "stage_is_over", lambda *_: True)
+    monkeypatch.setattr(context, "next_stage", lambda _: None, raising=False)
+    with pytest.raises(MosaicError, match="declares a curriculum, and Counting has no change_env"):
+        train(context, Counting(context.calls))

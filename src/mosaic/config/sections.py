@@ -143,6 +143,43 @@ INTERVALS = ("every_steps", "every_iterations", "every_minutes")  # between chec
 ApiType = Literal["aec", "parallel", "gym", "auto"]
 
 
+class CurriculumStage(Section):
+    """Stage of a curriculum: at the first of its limits the next one begins; the last one lasts to the run's end."""
+
+    options: FreeOptions = Field(
+        default_factory=dict, description="Options of the env from this stage on; those of earlier stages stay."
+    )
+    until_steps: Steps | None = Field(None, description="Env steps of the run at which the next stage begins.")
+    until_reward: float | None = Field(
+        None, description="Mean episode reward, over episodes of this stage, at which the next stage begins."
+    )
+
+    @property
+    def has_limit(self) -> bool:
+        return self.until_steps is not None or self.until_reward is not None
+
+
+def _check_stages(stages: tuple[CurriculumStage, ...]) -> tuple[CurriculumStage, ...]:
+    if len(stages) == 1:
+        raise ValueError("it should have at least two stages; options of the only one belong in environment.options")
+    for number, stage in enumerate(stages[:-1], 1):
+        if not stage.has_limit:
+            raise ValueError(f"stage {number} should have an end: until_steps or until_reward; only the last has none")
+    if stages and stages[-1].has_limit:
+        raise ValueError(
+            "its last stage lasts to the end of the run and should have neither until_steps nor until_reward"
+        )
+    steps = [stage.until_steps for stage in stages if stage.until_steps is not None]
+    if steps != sorted(set(steps)):
+        raise ValueError(
+            f"until_steps counts the env steps of the whole run and should grow from stage to stage: {steps}"
+        )
+    return stages
+
+
+Curriculum: TypeAlias = Annotated[tuple[CurriculumStage, ...], AfterValidator(_check_stages)]
+
+
 class EnvironmentConfig(Section):
     """`{"env_id": "classic/chess_v6"}` and `{"family": "classic", "env_id": "chess_v6"}` are the same env."""
 
@@ -153,6 +190,11 @@ class EnvironmentConfig(Section):
     )
     env_id: Reference = Field(description="Name within the family, with or without version: chess_v6, CartPole-v1.")
     api_type: Annotated[ApiType, AnyCase] = Field("auto", description="API of the env to use, if it has several.")
+    # before `options`, which begin with those of the first stage
+    curriculum: Curriculum = Field(
+        (),
+        description="Stages of growing difficulty: [{options: {size: 4}, until_reward: 0.8}, …, {options: {size: 8}}].",
+    )
     options: FreeOptions = Field(default_factory=dict, description="Keyword arguments of the env's constructor.")
     wrappers: tuple[Reference, ...] = Field(
         (), description="Wrappers around the env, innermost first: time_limit:max_steps=200."
@@ -168,6 +210,19 @@ class EnvironmentConfig(Section):
             return data
         family, env_id = split_id(data["env_id"])
         return {**data, "family": family, "env_id": env_id}
+
+    @field_validator("options")
+    @classmethod
+    def _begin_with_the_first_stage(cls, options: dict[str, object], info: ValidationInfo) -> dict[str, object]:
+        stages: tuple[CurriculumStage, ...] = info.data.get("curriculum", ())
+        return {**options, **stages[0].options} if stages else options
+
+    def at_stage(self, stage: int) -> Self:
+        """Return the env of a stage, counted from 0. What a stage sets stays until a later one changes it."""
+        options = dict(self.options)
+        for each in self.curriculum[: stage + 1]:
+            options |= each.options
+        return self.model_copy(update={"options": options, "curriculum": ()})
 
     @property
     def id(self) -> EnvID:

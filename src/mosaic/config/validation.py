@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -30,9 +31,13 @@ def list_settings(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterat
 def find_section(model: type[BaseModel], path: Sequence[object]) -> type[BaseModel] | None:
     """Return the section at a path; None where the path does not lead to one."""
     section: type[BaseModel] | None = model
+    items: type[BaseModel] | None = None  # of a list of sections, where a position follows
     for name in path:
+        if items is not None and str(name).isdecimal():
+            section, items = items, None
+            continue
         field = section.model_fields.get(str(name)) if section else None
-        section = section_of(field) if field else None
+        section, items = (section_of(field), _section_of_items(field)) if field else (None, None)
     return section
 
 
@@ -40,6 +45,11 @@ def earlier_names(model: type[BaseModel]) -> Mapping[str, str]:
     """Return the earlier names of a section's settings, with their current ones."""
     names: Mapping[str, str] = getattr(model, "earlier_names", {})
     return names
+
+
+def _section_of_items(field: FieldInfo) -> type[BaseModel] | None:
+    kinds = [kind for kind in get_args(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return kinds[0] if kinds else None
 
 
 def no_such_setting(model: type[BaseModel], path: Sequence[str]) -> str:

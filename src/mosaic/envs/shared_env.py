@@ -43,7 +43,7 @@ _shared: ContextVar[_SharedEnvs | None] = ContextVar("shared_envs", default=None
 
 
 def _key(config: EnvironmentConfig) -> str:
-    return config.model_dump_json(exclude={"num_envs"})
+    return config.model_dump_json(exclude={"num_envs", "curriculum"})
 
 
 @contextmanager

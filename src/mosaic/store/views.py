@@ -70,6 +70,14 @@ class AttemptRow(ReadModel):
     forced: bool = Field(False, description="It did not stop by itself and was killed: nothing new was saved.")
 
 
+class StageRow(ReadModel):
+    """A stage of a run's curriculum."""
+
+    stage: int = Field(description="Counted from 1.")
+    options: dict[str, Any] = Field(description="Options of the env that it sets.")
+    env_steps: int | None = Field(description="Where it began; None where the run has not reached it.")
+
+
 class RunDetails(ReadModel):
     run_id: str
     state: State
@@ -85,6 +93,7 @@ class RunDetails(ReadModel):
     sources: tuple[str, ...] = Field(
         (), description="Sources of pictures that can be watched now; empty where the run has one picture, or none."
     )
+    stages: tuple[StageRow, ...] = Field((), description="Stages of its curriculum, if it has one.")
 
 
 class CurvePoints(ReadModel):
@@ -124,13 +133,14 @@ def details_of(folder: RunFolder) -> RunDetails:
     metrics = last_metrics(folder.metrics)
     checkpoints = list_checkpoints(folder)
     best = {checkpoint.path for checkpoint in best_first(checkpoints)[:1]}
+    config = _config(folder)
     attempts = tuple(AttemptRow.model_validate(attempt, from_attributes=True) for attempt in state.attempts)
     return RunDetails(
         run_id=folder.run_id,
         state=state.state,
         queued_at=state.queued_at,
         attempts=attempts,
-        config=_config(folder),
+        config=config,
         env_steps=metrics.env_steps,
         last_metric=dict(metrics.event) or None,
         last_seq=last_seq(folder),
@@ -148,6 +158,20 @@ def details_of(folder: RunFolder) -> RunDetails:
         exit=attempts[-1].exit if attempts else None,
         reason=attempts[-1].reason if attempts else "",
         sources=list_sources(folder.path),
+        stages=_stages(folder, config),
+    )
+
+
+def _stages(folder: RunFolder, config: dict[str, Any]) -> tuple[StageRow, ...]:
+    configured = (config.get("environment") or {}).get("curriculum") or ()
+    if not configured:
+        return ()
+    begun: dict[int, int | None] = {1: 0}
+    reached = curve_of(folder, "curriculum/stage", buckets=len(configured))
+    begun |= {int(stage): int(x) for x, stage in zip(reached.x, reached.mean, strict=True) if stage is not None}
+    return tuple(
+        StageRow(stage=number, options=stage.get("options") or {}, env_steps=begun.get(number))
+        for number, stage in enumerate(configured, 1)
     )
 
 

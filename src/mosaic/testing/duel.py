@@ -27,12 +27,14 @@ def play_two(observation: object, mask: Mask | None) -> Action:
 class Duel:
     """Simultaneous env for agents `a`, `b`, … that lasts four steps (or `steps`); observations are the step number.
 
+    With `ends` it ends after fewer steps, in the same spaces.
+
     An action is 0, 1 or 2 points. A step pays an agent its own points and ten times the points of all others, so that
     its return is known to lie in 80…88 if its one opponent always plays 2, whatever it does itself.
     """
 
-    def __init__(self, agents: int = 2, steps: int = STEPS) -> None:
-        self._steps = steps
+    def __init__(self, agents: int = 2, steps: int = STEPS, ends: int | None = None) -> None:
+        self._steps = min(steps, ends or steps)
         self.possible_agents: tuple[AgentID, ...] = tuple(ascii_letters[:agents])
         self.observation_spaces: Mapping[AgentID, Space[Any]] = {
             a: spaces.Discrete(steps + 1) for a in self.possible_agents

@@ -54,6 +54,9 @@ class WorkerCapabilities(BaseModel):
         description="Honours agents, policies_to_train and evaluation.opponents; else runs that set them are refused.",
     )
     evaluates: bool = Field(False, description="Honours `evaluation`; else runs that set it are refused.")
+    curriculum: bool = Field(
+        False, description="Changes the env at the stages of environment.curriculum; else runs that set it are refused."
+    )
     init: bool = Field(False, description="Starts from what training.init names; else runs that set it are refused.")
     refuses: dict[str, str] = Field(
         {}, description="Further settings that it does not honour, with the reason; runs that set them are refused."

@@ -60,6 +60,13 @@ class Camera:
                 self._thread.start()
             self._wake.notify()
 
+    def turn_to(self, scene: Scene) -> None:
+        """Render another scene from now on; what was waiting to be drawn is dropped."""
+        self.close()
+        self._scene, self._closed, self._thread = scene, False, None
+        if self._waiting:
+            self._waiting, self._busy = [], False
+
     def wanted(self) -> bool:
         """Return whether to `show` a frame that is not of the scene now, such as one of an evaluation's own env."""
         if self._failure:

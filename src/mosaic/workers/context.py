@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.compile_time import working_time
 from mosaic.core.version import versions
 from mosaic.store.checkpoint_record import BestBy
@@ -28,6 +29,7 @@ from mosaic.store.checkpoints import (
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.frames.layout import FrameFacts
+from mosaic.workers.curriculum import begin_curriculum, stage_config
 from mosaic.workers.heartbeat import Heartbeat, StopPatience
 from mosaic.workers.inbox import Inbox
 from mosaic.workers.saving_pace import SavingPace
@@ -60,6 +62,9 @@ class WorkerContext:
         """
         self.config, self.options, self.folder, self.inbox = config, options, folder, inbox
         self.resume_from = resume_from  # None: start from the beginning
+        self.curriculum = begin_curriculum(config.environment, resume_from.path if resume_from else None)
+        if self.curriculum is not None:  # `config` has the env of the current stage
+            self.config = stage_config(config, self.curriculum.stage)
         self._writer = writer
         self._frames: FrameWriter | None = None  # created when a worker first asks whether there are viewers
         self._spaces: Mapping[str, object] | None = None
@@ -70,7 +75,7 @@ class WorkerContext:
         self.training_ended_at: float | None = None
         every_s, before = config.telemetry.report_every_s, self._resumed_at
         self.patience = StopPatience(patience_s, tell)
-        self.heartbeat = Heartbeat(writer.report, inbox, every_s, self.patience, before)
+        self.heartbeat = Heartbeat(self._store, inbox, every_s, self.patience, before)
 
     @property
     def _resumed_at(self) -> int:
@@ -88,6 +93,11 @@ class WorkerContext:
         """Store one metric event before returning. Give `kind`, `env_steps` and the metrics."""
         if fields.get("kind", "iteration") == "iteration":
             return self.heartbeat.report(fields)
+        return self._store(**fields)
+
+    def _store(self, **fields: object) -> int:
+        if self.curriculum is not None and fields.get("kind", "iteration") == "iteration":
+            fields["curriculum_stage"] = self.curriculum.number
         return self._writer.report(**fields)
 
     def report_due(self) -> bool:
@@ -159,7 +169,8 @@ class WorkerContext:
         training = self.config.training
         if self.inbox.stop_asked():
             return "stopped"
-        if training.stop_reward is not None and reward is not None and reward >= training.stop_reward:
+        counts = self.curriculum is None or self.curriculum.is_last  # earlier stages are easier
+        if training.stop_reward is not None and counts and reward is not None and reward >= training.stop_reward:
             self.stop_reward_reached_at = self.stop_reward_reached_at or working_time()
             return f"stop_reward {training.stop_reward:g} reached"
         if training.total_timesteps is not None and env_steps >= training.total_timesteps:
@@ -167,6 +178,33 @@ class WorkerContext:
         if training.episodes is not None and episodes >= training.episodes:
             return f"episodes {training.episodes} reached"
         return None
+
+    def stage_is_over(self, env_steps: int, reward: float | None) -> bool:
+        """Return whether the next stage of the curriculum begins now; False without a curriculum.
+
+        `reward` is the mean over episodes of the current stage, None before the first one ends.
+        """
+        return self.curriculum is not None and self.curriculum.is_over(env_steps, reward)
+
+    def next_stage(self, env_steps: int) -> EnvironmentConfig:
+        """Enter the next stage of the curriculum after `stage_is_over`, and return its env.
+
+        The worker then makes its envs again, between two iterations. `config` has the new env, which evaluations use
+        too.
+        """
+        curriculum = self.curriculum
+        assert curriculum is not None
+        changes = curriculum.advance()
+        self.config = self.config.model_copy(update={"environment": curriculum.current})
+        self.heartbeat.forget_means()
+        self._store(
+            kind="curriculum",
+            env_steps=env_steps,
+            stage=curriculum.number,
+            changes=changes,
+            message=curriculum.describe(changes),
+        )
+        return self.config.environment
 
     def describe_env(self, spec: EnvSpec) -> None:
         """Set the spaces that checkpoints record; without this call, an env is created to learn them."""
@@ -212,9 +250,17 @@ class WorkerContext:
         """
         settings, began_s = self.config.checkpoint, perf_counter()
         self._writer.sync()  # a checkpoint must not outlive the events that led to it
+        if self.curriculum is not None and not self.curriculum.is_last:
+            reward = None  # of an easier env: it would be the best checkpoint of the run
         score = CheckpointScore(reward, rating, best_by or ("reward" if rating is None else "rating"))
         contents = CheckpointContents(env_steps, self._writer.seq, policies, score, self._provenance(), pickles)
-        path = write_checkpoint(self.folder, contents, save, Retention(settings.keep_last, settings.keep_best))
+
+        def save_all(folder: Path) -> None:
+            save(folder)
+            if self.curriculum is not None:
+                self.curriculum.save(folder)
+
+        path = write_checkpoint(self.folder, contents, save_all, Retention(settings.keep_last, settings.keep_best))
         ended_s = perf_counter()
         self.patience.saved(ended_s - began_s)
         self._pace.saved(env_steps, ended_s - began_s)

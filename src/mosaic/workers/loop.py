@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from mosaic.config.sections import DEFAULT_TIMESTEPS
+from mosaic.config.sections import DEFAULT_TIMESTEPS, EnvironmentConfig
 from mosaic.core.compile_time import working_time
+from mosaic.core.errors import MosaicError
 from mosaic.workers.context import WorkerContext
 
 _REPORTS = 200  # per run, if the interval is not configured
@@ -38,6 +39,16 @@ class Trainable(Protocol):
     def save(self) -> None: ...  # write a checkpoint through `WorkerContext.checkpoint`
 
     def evaluate(self) -> Iterable[Mapping[str, object]]: ...  # play the current policies; one record for each opponent
+
+
+@runtime_checkable
+class ChangesEnv(Protocol):
+    """Training that can continue in another env with the same spaces, for a curriculum.
+
+    Called between two iterations. Episodes begin again, and rewards of the earlier env are forgotten.
+    """
+
+    def change_env(self, environment: EnvironmentConfig) -> None: ...
 
 
 def train(
@@ -72,8 +83,9 @@ def train(
         busy_s += working_time() - began_s
         progress = training.progress()
         over = context.done(*progress)
+        ends_stage = not over and context.stage_is_over(progress.env_steps, progress.reward)
         spaced = report_gap_s is not None and perf_counter() - reported_s >= report_gap_s
-        due = bool(report_first or over or spaced or is_due(before, progress.env_steps, pace))
+        due = bool(report_first or over or ends_stage or spaced or is_due(before, progress.env_steps, pace))
         if due or context.report_due():
             speed = (progress.env_steps - reported_at) / busy_s if busy_s else 0.0
             trigger = {} if due else {"trigger": "clock"}
@@ -84,11 +96,22 @@ def train(
         if is_due(before, progress.env_steps, evaluation_pace):
             _evaluate(context, training, progress.env_steps)
             evaluated_at = progress.env_steps
+        if ends_stage:
+            _change_env(training, context.next_stage(progress.env_steps))
+            progress, evaluated_at = training.progress(), None
     if context.config.checkpoint.at_end and not context.has_checkpoint_at(progress.env_steps):
         training.save()
     context.training_ended_at = working_time()
     if not context.inbox.stop_asked() and evaluated_at != progress.env_steps:
         _evaluate(context, training, progress.env_steps)
+
+
+def _change_env(training: Trainable, environment: EnvironmentConfig) -> None:
+    if not isinstance(training, ChangesEnv):
+        raise MosaicError(
+            f"This worker declares a curriculum, and {type(training).__name__} has no change_env(environment)."
+        )
+    training.change_env(environment)
 
 
 def is_due(before: int, now: int, every_steps: int | None) -> bool:

@@ -110,7 +110,29 @@ def _choose(config: RunConfig) -> _Chosen:
         worker.check(config, options, spec)
     if spec is not None:
         check_in_env(worker, config, spec)
+    _check_later_stages(config, worker, options)
     return _Chosen(config, worker, options, spec, usual)
+
+
+def _check_later_stages(config: RunConfig, worker: Worker, options: BaseModel) -> None:
+    """Make the env of every stage of a curriculum once, and raise InputError where it cannot follow the first."""
+    from mosaic.envs.shared_env import env_spec
+    from mosaic.workers.curriculum import check_same_spaces, stage_config
+
+    if not config.environment.curriculum:
+        return
+    first = env_spec(config.environment.at_stage(0))
+    for stage in range(1, len(config.environment.curriculum)):
+        staged = stage_config(config, stage)
+        try:
+            spec = env_spec(staged.environment)
+            check_same_spaces(first, spec, stage)
+            if isinstance(worker, ChecksRuns):
+                worker.check(staged, options, spec)
+        except InputError as error:
+            text = str(error)
+            start = "" if text.startswith("environment.curriculum") else f"environment.curriculum, stage {stage + 1}: "
+            raise type(error)(start + text) from error
 
 
 def _usual_policies(config: RunConfig, worker: Worker, spec: EnvSpec | None) -> PolicyConfiguration | None:
@@ -147,6 +169,8 @@ def _asks_for_nothing_else(config: RunConfig, name: str) -> bool:
     worker, training = load_worker(name), config.training
     algorithm = algorithm_of(worker, training.algorithm)
     if training.init is not None or algorithm not in worker.info.algorithms:
+        return False
+    if config.environment.curriculum and not worker.info.curriculum:
         return False
     if config.policy_configuration not in (None, *worker.info.paradigms) or unmet_resources(worker.info, config):
         return False

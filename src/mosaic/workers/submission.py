@@ -10,6 +10,8 @@ from collections.abc import Collection
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from pydantic import BaseModel
+
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import INTERVALS, CheckpointConfig
 from mosaic.config.validation import list_settings
@@ -64,6 +66,8 @@ def unhonoured_settings(worker: Worker) -> dict[str, str]:
         )
     if not info.agent_mapping:
         refused |= dict.fromkeys(_MAPPING, "it decides itself who acts for whom")
+    if not info.curriculum:
+        refused["environment.curriculum"] = "it trains in the same env from beginning to end"
     if not info.init:
         refused["training.init"] = "it always starts with new weights"
     if not info.checkpoints:
@@ -78,13 +82,17 @@ def _refuse_unhonoured(worker: Worker, config: RunConfig) -> None:
     """Raise InputError for a setting that is not its default and that the worker does not honour."""
     refused = unhonoured_settings(worker)
     for name, value in changed_from_default(config, refused).items():
-        shown = json.dumps(value, default=list) if not isinstance(value, str) else value
+        shown = json.dumps(value, default=_plain) if not isinstance(value, str) else value
         others = [each for each in plugins("mosaic.workers") if each != worker.info.name and _honours(each, name)]
         exist = f" Workers that honour it: {', '.join(others)}." if others else ""
         raise InputError(
             f"The worker {worker.info.name} cannot honour {name}={shown}: {refused[name]}.{exist} "
             "Leave it out, or train with another worker. Type: mosaic workers"
         )
+
+
+def _plain(value: object) -> object:
+    return value.model_dump(exclude_defaults=True) if isinstance(value, BaseModel) else list(value)  # type: ignore[call-overload]
 
 
 def changed_from_default(config: RunConfig, names: Collection[str]) -> dict[str, object]:

@@ -8,6 +8,7 @@ from typing import Any
 from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
 from mosaic.learners.agent_roles import read_agent_roles
+from mosaic.workers.curriculum import begin_curriculum
 from mosaic.workers.rllib.config.options import OPTIONS
 from mosaic.workers.rllib.config.resources import Placement
 from mosaic.workers.rllib.config.setup import RllibSetup
@@ -50,7 +51,12 @@ def make_setup(folder: Path, env: str, algorithm: str = "ppo", runners: int = 0,
     family, _, name = env.partition("/")
     config = RunConfig.model_validate(
         {
-            "environment": {"family": family, "env_id": name, "options": said.pop("env_options", {})},
+            "environment": {
+                "family": family,
+                "env_id": name,
+                "options": said.pop("env_options", {}),
+                "curriculum": said.pop("curriculum", ()),
+            },
             "training": {"worker": "rllib", "algorithm": algorithm, "total_timesteps": 2000, "params": params},
             "telemetry": {"frames": False},
             **said,
@@ -62,4 +68,5 @@ def make_setup(folder: Path, env: str, algorithm: str = "ppo", runners: int = 0,
     placement = Placement(runners, 1, 0.0, 0, 1, 0.0, 0)
     options = OPTIONS[algorithm].model_validate(params)
     roles = read_agent_roles(config, made.spec, honours_batches=True)
-    return RllibSetup(config, options, made.spec, masked, roles, placement, folder)
+    curriculum = begin_curriculum(config.environment, None)
+    return RllibSetup(config, options, made.spec, masked, roles, placement, folder, curriculum=curriculum)

@@ -172,6 +172,9 @@ class CompiledRollouts:
         return {name: array.copy() for name, array in self._state().items()}
 
     def restore_envs(self, state: StateArrays, env_steps: int) -> None:
+        """Continue the episodes of a state; without one, those that have just begun."""
+        if not state:
+            return
         for name, array in self._state().items():
             array[:] = state[name]
 

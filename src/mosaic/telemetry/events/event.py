@@ -68,9 +68,13 @@ class MetricEvent(TypedDict, total=False):
     ray_address: str | None
     # kind "resumed"
     from_env_steps: int | None
-    # kind "config_changed": {setting: [old value, new value]}
+    # kinds "config_changed" and "curriculum": {setting or option of the env: [old value, new value]}
     changes: dict[str, object]
-    # kinds "alert", "equipped", "stage", "compiling": what is wrong, what trains, what the start is doing
+    # kind "curriculum": the stage that begins; counted from 1, as `curriculum_stage` of iterations
+    stage: int
+    curriculum_stage: int
+    # kinds "alert", "equipped", "stage", "compiling", "curriculum": what is wrong, what trains, what the start
+    # is doing, which options change
     message: str
     # kinds "checkpoint" and "checkpoint_exists", the answer to a request at a step that is saved already
     path: str

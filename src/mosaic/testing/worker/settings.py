@@ -58,6 +58,7 @@ ELSEWHERE: dict[str, str] = {
 TRIED: dict[str, object] = {
     "environment.options": {"agents": 2, "steps": 3},
     "environment.wrappers": ("time_limit:max_steps=2",),
+    "environment.curriculum": ({"options": {"ends": 2}, "until_steps": 1000}, {"options": {"ends": 3}}),
     "training.episodes": 3,
     "training.stop_reward": -1e6,
     "training.init": "run:settings-of-a-run",
@@ -100,6 +101,8 @@ def check_settings(setup: ContractSetup, short: RunConfig) -> list[ContractProof
         asked = {section: {**others, key: _REFUSED[name]} if key else _REFUSED[name]}
         setup.refusal(config, f"setting {name}", asked, _PROMISE)
     proofs = [ContractProof("settings", f"refused: {', '.join(refused) or 'none'}")]
+    if "environment.curriculum" not in refused:
+        proofs.append(_check_curriculum(setup, config))
     return [*proofs, *_check_run(setup, config, refused), *_check_ends(setup, config, refused)]
 
 
@@ -151,6 +154,26 @@ def _check_run(setup: ContractSetup, config: RunConfig, refused: Mapping[str, st
         if "training.init" not in refused:
             proofs.append(_check_init(setup, setup.changed(config, _nested(asked)), rehearsal))
     return proofs
+
+
+def _check_curriculum(setup: ContractSetup, config: RunConfig) -> ContractProof:
+    """Check that each stage trains in its own env, and that its means are of its own episodes only."""
+    name = "environment.curriculum"
+    first, last = ({"options": {"ends": length}} for length in (2, 3))
+    until = (config.training.total_timesteps or 4000) // 2
+    curriculum = [{**first, "until_steps": until}, last]
+    with setup.rehearse(setup.changed(config, {"environment": {"curriculum": curriculum}})) as rehearsal:
+        rehearsal.finish(f"setting {name}")
+        ask = _Ask(setup, rehearsal, name, curriculum)
+    begun = [(event.get("stage"), event.get("env_steps") or 0) for event in ask.events("curriculum")]
+    if [stage for stage, _ in begun] != [2] or begun[0][1] < until:
+        raise ask.broken(name, f"stage 2 should begin after {until} env steps, and there were {begun}")
+    lengths: dict[object, set[object]] = {}
+    for event in ask.events("iteration"):
+        lengths.setdefault(event.get("curriculum_stage"), set()).add(event.get("episode_len_mean"))
+    if {stage: seen - {None} for stage, seen in lengths.items()} != {1: {2.0}, 2: {3.0}}:
+        raise ask.broken(name, f"episodes of 2 and then of 3 steps were asked for, and by stage they had {lengths}")
+    return ContractProof(f"setting {name}", f"episodes of 2 steps, and of 3 from {begun[0][1]} env steps on")
 
 
 def _check_ends(setup: ContractSetup, config: RunConfig, refused: Mapping[str, str]) -> list[ContractProof]:
@@ -209,7 +232,7 @@ class _Ask:
         return [event for event in self.rehearsal.events() if event["kind"] == kind]
 
     def broken(self, name: str, found: str) -> WorkerContractError:
-        advice = "honour it, or declare it (evaluates, checkpoints, init, refuses, not_applicable)"
+        advice = "honour it, or declare it (evaluates, checkpoints, init, curriculum, refuses, not_applicable)"
         return self.rehearsal.broken(f"setting {name}", found, _PROMISE, advice)
 
 

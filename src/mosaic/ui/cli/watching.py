@@ -164,6 +164,8 @@ class TrainingView:
         if self._stage:
             began_s = self._stage_s
             facts.append(self._stage if began_s is None else f"{self._stage} … {self._clock() - began_s:.0f} s")
+        if self._last.get("curriculum_stage") is not None:
+            facts.append(f"stage {self._last['curriculum_stage']}")
         episodes = self._last.get("episodes_total")
         if episodes is not None:
             facts.append(f"{episodes:,} episodes")
@@ -224,7 +226,7 @@ def _follow_in_lines(run: BackendRun, view: TrainingView, shown: bool) -> None:
     for event in run.events():
         view.add(event)
         kind = event.get("kind")
-        if shown and kind in ("equipped", "alert"):
+        if shown and kind in ("equipped", "alert", "curriculum"):
             note(str(event["message"]))
         elif shown and kind == "stage":
             note(f"{view.run_id}: {event['message']} …")

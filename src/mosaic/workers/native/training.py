@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.env import EnvSpec
-from mosaic.learners.base import Assembled, Counters, Viewable
+from mosaic.learners.base import WORKER_PREFIX, Assembled, Counters, Viewable
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.models.weights_file import check_finite, load_weights
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
@@ -43,15 +44,42 @@ COUNTERS = "counters.json"
 class NativeTraining:
     """`Trainable` over a native learner; it starts from the context's checkpoint or `training.init`, if any."""
 
-    def __init__(self, context: WorkerContext, assembled: Assembled, camera: Camera) -> None:
-        self._context, self._assembled, self._camera = context, assembled, camera
+    def __init__(
+        self, context: WorkerContext, assembled: Assembled, camera: Camera, assemble: Callable[[], Assembled]
+    ) -> None:
+        """`assemble` makes the learner again, for the next stage of a curriculum. The learner is closed with this."""
+        self._context, self._assembled, self._camera, self._assemble = context, assembled, camera, assemble
         self._learner = assembled.learner
+        self._learner.watch(self._between_steps)
         self._stochastic = not isinstance(context.options, DqnOptions)  # DQN's policies give values, not probabilities
         self._iteration = 0
         if context.resume_from is not None:
             self._iteration = _load(context.resume_from, assembled)
         elif context.config.training.init is not None:
             start_from(context.config.training.init, assembled)
+
+    def _between_steps(self) -> bool:
+        self._camera.glance()
+        return self._context.inbox.stop_asked() is not None
+
+    def change_env(self, environment: EnvironmentConfig) -> None:
+        """Continue in another env: everything learned goes to a new learner, episodes and their rewards do not."""
+        old = self._learner
+        progress, state = old.progress(), old.training_state()
+        weights = [old.weights(policy).copy() for policy in range(len(old.plan.names))]
+        self._camera.close()  # it may be drawing the envs that are closed next
+        old.close()
+        assembled = self._assemble()
+        learner = assembled.learner
+        learner.before = Counters(progress.env_steps, progress.agent_steps, progress.episodes)
+        learner.load_training_state(weights, {k: v for k, v in state.items() if not k.startswith(WORKER_PREFIX)})
+        learner.watch(self._between_steps)
+        with self._context.inbox.reporting:
+            self._assembled, self._learner = assembled, learner
+        self._camera.turn_to(NativeScene(learner))
+
+    def close(self) -> None:
+        self._learner.close()
 
     def iterate(self) -> None:
         self._learner.iterate()

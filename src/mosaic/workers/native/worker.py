@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
 
 from mosaic.config.sections import Section
+from mosaic.core.seeding import child_seed
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.ppo.options import A2cOptions, PpoOptions
 from mosaic.policies.controller import PolicyController, PolicyRequest
@@ -69,6 +71,7 @@ class NativeWorker:
         agent_mapping=True,
         evaluates=True,
         init=True,
+        curriculum=True,
         resources=("num_env_runners", "num_gpus", "runtime", "num_envs"),
         patience_s=60.0,  # the first update may have to be compiled
     )
@@ -121,19 +124,15 @@ class NativeWorker:
         options = context.options
         assert isinstance(options, Reporting)
         config = context.config = with_limit(context.config)  # one stored by an older version may have none
-        assembled = _assemble(config, options)
+        assembled = _assemble(context)
         context.describe_env(assembled.spec)
         message = f"{config.training.algorithm}: {assembled.said}"
         print(message, flush=True)
         context.report(kind="equipped", message=message)
-        with closing(assembled.learner) as learner, Camera(context, NativeScene(learner)) as camera:
-
-            def between_steps() -> bool:
-                camera.glance()
-                return context.inbox.stop_asked() is not None
-
-            learner.watch(between_steps)
-            training = NativeTraining(context, assembled, camera)
+        with (
+            Camera(context, NativeScene(assembled.learner)) as camera,
+            closing(NativeTraining(context, assembled, camera, partial(_assemble, context))) as training,
+        ):
             context.measure_with(training.measure)
             train(context, training, report_every_steps=options.report_every_steps)
 
@@ -143,7 +142,11 @@ class NativeWorker:
         return make_controller(checkpoint.path, weights_file(checkpoint, policy), request)
 
 
-def _assemble(config: RunConfig, options: BaseModel) -> Assembled:
+def _assemble(context: WorkerContext) -> Assembled:
+    """Make the learner in the env of the run, or of its current stage, whose random streams are its own."""
+    config, options = context.config, context.options
+    if context.curriculum is not None and context.curriculum.stage:
+        config = config.model_copy(update={"seed": child_seed(config.seed, "stage", context.curriculum.stage)})
     if isinstance(options, DqnOptions):
         from mosaic.learners.dqn.build import assemble_dqn
 

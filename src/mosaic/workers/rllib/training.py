@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
@@ -103,7 +104,17 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> RllibSetup:
         _store_placement(context, placement)
         config, options = context.config, context.options
         assert isinstance(options, RllibOptions)
-    return RllibSetup(config, options, spec, masked, roles, placement, context.folder.path, attempt=context.attempt)
+    return RllibSetup(
+        config,
+        options,
+        spec,
+        masked,
+        roles,
+        placement,
+        context.folder.path,
+        attempt=context.attempt,
+        curriculum=context.curriculum,
+    )
 
 
 def _store_placement(context: WorkerContext, placement: Placement) -> None:
@@ -116,7 +127,8 @@ def _store_placement(context: WorkerContext, placement: Placement) -> None:
     resources, chosen = settled(config.resources, options, placement)
     decided = with_options(config.model_copy(update={"resources": resources}), chosen)
     if decided != config:
-        context.folder.write_config(decided)
+        whole = {} if context.curriculum is None else {"environment": context.curriculum.environment}
+        context.folder.write_config(decided.model_copy(update=whole))
     context.config, context.options = decided, chosen
 
 
@@ -234,6 +246,16 @@ class RllibTraining:
         self._league = self_play.after_iteration(training.algo, result, counted.env_steps) if self_play else {}
         for alert in alerts_of(result):
             self._context.report(kind="alert", message=alert, env_steps=counted.env_steps)
+
+    def change_env(self, environment: EnvironmentConfig) -> None:
+        """Let the env runners continue in another env, and count only rewards of that one from now on."""
+        from mosaic.workers.rllib.env.stages import enter_stage
+
+        curriculum = self._context.curriculum
+        assert curriculum is not None
+        enter_stage(self._training.algo, self._session, curriculum.number, environment)
+        with self._context.inbox.reporting:
+            self._counted.begin_stage(curriculum.number)
 
     def progress(self) -> Progress:
         return Progress(self._counted.env_steps, self._counted.episodes, self._training.reward)

@@ -49,6 +49,7 @@ class RllibWorker:
         gpu=True,
         agent_mapping=True,
         evaluates=True,
+        curriculum=True,
         resources=("num_env_runners", "num_gpus", "num_cpus", "runtime", "ray_address", "num_envs"),
         patience_s=120.0,  # an iteration may be long, and then Ray is shut down
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,6 +99,12 @@ def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False
     out.print(f"{details.env_steps or 0:,} env steps" + (f", reward {reward:.3f}" if reward is not None else ""))
     attempts = [[a.number, _moment(a.started), _moment(a.ended), a.exit, a.reason] for a in details.attempts]
     print_table("Attempts", ["", "started", "ended", "exit", "why it ended"], attempts)
+    if details.stages:
+        stages = [
+            [stage.stage, "" if stage.env_steps is None else f"{stage.env_steps:,}", dumps(stage.options)]
+            for stage in details.stages
+        ]
+        print_table("Curriculum", ["stage", "from env steps", "options"], stages, ["from env steps"])
     points = [[f"{c.env_steps:,}", _why_best(c) if c.best else "", c.path] for c in details.checkpoints]
     print_table("Checkpoints", ["env steps", "", "folder"], points, ["env steps"])
     out.print_json(data=details.config)

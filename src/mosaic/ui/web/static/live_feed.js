@@ -23,6 +23,7 @@ const symbol = (x, many) => (x[0] === x[x.length - 1] ? { symbol: "circle", show
 const last = (values) => values.findLast((v) => v !== null) ?? -Infinity;
 const two = (n) => String(Math.floor(n)).padStart(2, "0");
 const clock = (s) => (s >= 3600 ? `${Math.floor(s / 3600)}:${two((s % 3600) / 60)}:${two(s % 60)}` : `${Math.floor(s / 60)}:${two(s % 60)}`);
+const STAGE = "curriculum/stage"; // one point where each stage of a curriculum begins: drawn as a mark
 const AXIS = {
   env_steps: { name: "env steps", format: short },
   timestamp: { name: "since the start", format: clock },
@@ -66,7 +67,7 @@ export default {
       const wanted = [...new Set(this.charts.flatMap((chart) => chart.lines.map((line) => line.metric)))];
       if (!wanted.length || !this.sources.length) return;
       const first = wanted.filter((metric) => this.charts[0].lines.some((line) => line.metric === metric));
-      const rest = wanted.filter((metric) => !first.includes(metric));
+      const rest = [...wanted.filter((metric) => !first.includes(metric)), STAGE];
       const parts = [];
       for (const [metrics, points] of [[first, this.points], [rest, COMPACT_POINTS]])
         for (let i = 0; i < metrics.length; i += 40) parts.push(this.fetch(metrics.slice(i, i + 40), points));
@@ -157,7 +158,7 @@ export default {
       const x = this.axis === "timestamp" ? event.timestamp - (this.started[ref] ?? 0) : event[this.axis];
       if (typeof x !== "number" || (this.zoom && x > this.zoom[1])) return;
       const values = flatten(event, event.kind === "iteration" ? "" : event.kind, {});
-      const drawn = new Set(this.charts.flatMap((chart) => chart.lines.map((line) => line.metric)));
+      const drawn = new Set([STAGE, ...this.charts.flatMap((chart) => chart.lines.map((line) => line.metric))]);
       for (const metric in values) {
         const series = this.data.get(ref + "\n" + metric);
         if (!series && drawn.has(metric)) this.appended = Infinity; // its first point: request it again
@@ -183,6 +184,12 @@ export default {
         const drawn = getElement(chart.id)?.chart;
         if (drawn) drawn.setOption(this.option(chart, drawn.getHeight() < 200, drawn.getWidth()), { replaceMerge: ["series"], lazyUpdate: true });
       }
+    },
+    marks() { // of runs: the stages of a seed group begin at different points
+      return this.sources.filter(({ ref }) => !ref.startsWith("group:")).flatMap(({ ref }) => {
+        const { x, mean } = this.data.get(ref + "\n" + STAGE) ?? { x: [], mean: [] };
+        return x.map((at, i) => ({ xAxis: at, name: `stage ${mean[i]}` }));
+      });
     },
     curves({ lines }) {
       const stride = Math.max(1, ...this.charts.map((chart) => chart.lines.length));
@@ -224,12 +231,18 @@ export default {
           labelLayout: { moveOverlap: "shiftY" },
         });
       }
+      const marks = this.marks();
+      const marked = series.find(({ type }) => type === "line");
+      if (marked && marks.length) marked.markLine = {
+        silent: true, symbol: "none", animation: false, data: marks, lineStyle: { color: faint, type: "dashed", width: 1 },
+        label: { show: !compact, formatter: "{b}", position: "insideEndTop", color: faint, fontSize: 11 },
+      };
       const longest = Math.max(0, ...curves.map(({ name }) => Math.min(22, name.length)));
       const beside = room ? 16 + 7.4 * longest + (many ? 30 : 0) : 14;
       const listed = [...curves].sort((a, b) => last(b.series.mean) - last(a.series.mean)).map(({ name }) => name);
       const label = { color: faint, fontSize: 11, hideOverlap: true };
       return {
-        animation: false, aria: { enabled: true, label: { description: `${chart.title}: ${curves.map((c) => c.name).join(", ") || "no points yet"}` } },
+        animation: false, aria: { enabled: true, label: { description: `${chart.title}: ${curves.map((c) => c.name).join(", ") || "no points yet"}${marks.map(({ name, xAxis }) => `; ${name} from ${short(xAxis)}`).join("")}` } },
         textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
         grid: compact ? { left: 40, right: 10, top: 10, bottom: 22 } : { left: 48, right: beside, top: 14, bottom: 26 },
         legend: {

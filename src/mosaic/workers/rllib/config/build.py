@@ -25,6 +25,7 @@ from mosaic.workers.rllib.config.user_classes import Connectors, UserClasses, lo
 from mosaic.workers.rllib.env.env import make_rllib_env
 from mosaic.workers.rllib.env.filters import ObservationFilter
 from mosaic.workers.rllib.env.sampling import IterationLimit, StepLimit, stoppable
+from mosaic.workers.rllib.env.stages import staged
 from mosaic.workers.rllib.learner.balanced import learner_class, own_learner
 from mosaic.workers.rllib.learner.modules import module_spec
 from mosaic.workers.rllib.learner.replay import balanced_buffer
@@ -130,7 +131,8 @@ def _gather(config: AlgorithmConfig, setup: RllibSetup, user: UserClasses) -> No
         explore=options.explore,
     )
     usual: type[EnvRunner] = SingleAgentEnvRunner if setup.single else MultiAgentEnvRunner
-    config.env_runners(env_runner_cls=telling(stoppable(runner_class(setup) or usual)))
+    stepping = stoppable(runner_class(setup) or usual)
+    config.env_runners(env_runner_cls=telling(stepping if setup.curriculum is None else staged(stepping)))
     filtered = options.observation_filter == "MeanStdFilter"
     if filtered or user.env_to_module is not None:
         made = partial(_env_to_module, filtered=filtered, multi_agent=not setup.single, own=user.env_to_module)
@@ -230,8 +232,9 @@ def has_twin(setup: RllibSetup) -> bool:
         return False
     from mosaic.envs.compiled.registry import find_kernel
 
-    kernel = find_kernel(setup.config.environment)
-    if kernel is None or kernel.turn_based or kernel.masked or kernel.agents != roles.learners:
-        return False
+    for environment in setup.stages:
+        kernel = find_kernel(environment)
+        if kernel is None or kernel.turn_based or kernel.masked or kernel.agents != roles.learners:
+            return False
     heads = [action_code(spec.action_spaces[agent]).head for agent in roles.learners]
     return all(head.kind == "categorical" and head.parts == 1 for head in heads)

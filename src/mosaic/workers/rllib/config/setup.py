@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.agent_roles import AgentRoles
+from mosaic.workers.curriculum import CurriculumProgress
 from mosaic.workers.rllib.config.options import RllibOptions
 from mosaic.workers.rllib.config.resources import Placement
 
 RUN = "run"  # key of the run's folder in the configuration of envs
 SESSION = "session"  # key of this attempt's name, under which its env runners publish counters
+STAGE = "stage"  # key of the curriculum's stage, counted from 1, in the configuration of envs
 DEFAULT_MODULE = "default_policy"  # RLlib's own name for the only module of a single-agent run
 
 
@@ -33,6 +36,7 @@ class RllibSetup:
     placement: Placement
     folder: Path  # the run's
     attempt: int = 1
+    curriculum: CurriculumProgress | None = None
 
     @property
     def algorithm(self) -> str:
@@ -76,11 +80,21 @@ class RllibSetup:
         return f"{self.folder}#{self.attempt}"
 
     @property
+    def stages(self) -> tuple[EnvironmentConfig, ...]:
+        """Envs that the run trains in: one, or that of each stage of its curriculum."""
+        curriculum = self.curriculum
+        if curriculum is None:
+            return (self.config.environment,)
+        environment = curriculum.environment
+        return tuple(environment.at_stage(stage) for stage in range(len(environment.curriculum)))
+
+    @property
     def env_config(self) -> EnvSettings:
         """Configuration from which `make_rllib_env` creates an env in any process."""
         return {
             RUN: str(self.folder),
             SESSION: self.session,
+            **({} if self.curriculum is None else {STAGE: self.curriculum.number}),
             "environment": self.config.environment.model_dump(mode="json"),
             "learners": list(self.roles.learners),
             "played": dict(self.roles.played),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 else:
     _AnyRunner = object
 
-_NAMESPACE = b"mosaic-sampling"
+NAMESPACE = b"mosaic-sampling"
 _EVERY_S = 0.25  # between two requests of one process
 _KEPT = 100  # episodes of a runner that the driver can read
 
@@ -108,7 +108,7 @@ def stop_requested(session: str) -> bool:
     state, now_s = _state(session), monotonic()
     if not state.stop_requested and now_s - state.asked_at_s >= _EVERY_S and _internal_kv_initialized():  # type: ignore[no-untyped-call]
         state.asked_at_s = now_s
-        state.stop_requested = bool(_internal_kv_exists(_stop_key(session), namespace=_NAMESPACE))
+        state.stop_requested = bool(_internal_kv_exists(_stop_key(session), namespace=NAMESPACE))
     return state.stop_requested
 
 
@@ -116,14 +116,14 @@ def request_stop(session: str) -> None:
     """Make every rollout of the session end after its next step."""
     _state(session).stop_requested = True
     if _internal_kv_initialized():  # type: ignore[no-untyped-call]
-        _internal_kv_put(_stop_key(session), b"1", namespace=_NAMESPACE)
+        _internal_kv_put(_stop_key(session), b"1", namespace=NAMESPACE)
 
 
 def forget(session: str) -> None:
     """Remove what a session left in Ray's store, which may outlive it on a cluster."""
     _sessions.pop(session, None)
     if _internal_kv_initialized():  # type: ignore[no-untyped-call]
-        _internal_kv_del(f"{session}/".encode(), del_by_prefix=True, namespace=_NAMESPACE)
+        _internal_kv_del(f"{session}/".encode(), del_by_prefix=True, namespace=NAMESPACE)
 
 
 def _stop_key(session: str) -> bytes:
@@ -153,7 +153,7 @@ class RunnerCounters:
         self._published_at_s = self._clock()
         if _internal_kv_initialized():  # type: ignore[no-untyped-call]
             told = {"env_steps": self.env_steps, "episodes": self.episodes, "records": list(self._records)}
-            _internal_kv_put(self._key, json.dumps(told).encode(), overwrite=True, namespace=_NAMESPACE)
+            _internal_kv_put(self._key, json.dumps(told).encode(), overwrite=True, namespace=NAMESPACE)
 
 
 class Counted(TypedDict):
@@ -196,9 +196,9 @@ def _read(session: str) -> dict[str, Counted]:
     """Return what each runner published last: two requests, regardless of the number of runners."""
     if not _internal_kv_initialized():  # type: ignore[no-untyped-call]
         return {}
-    keys = _internal_kv_list(f"{session}/runner/".encode(), namespace=_NAMESPACE)
+    keys = _internal_kv_list(f"{session}/runner/".encode(), namespace=NAMESPACE)
     client: Any = internal_kv_get_gcs_client()  # type: ignore[no-untyped-call]
-    found: Mapping[bytes, bytes] = client.internal_kv_multi_get(keys, _NAMESPACE) if keys else {}
+    found: Mapping[bytes, bytes] = client.internal_kv_multi_get(keys, NAMESPACE) if keys else {}
     return {key.decode(): json.loads(value) for key, value in found.items()}
 
 

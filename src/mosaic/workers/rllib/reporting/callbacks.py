@@ -18,6 +18,7 @@ from mosaic.runners.screen import Shot, develop
 from mosaic.telemetry.frames.on_demand import OnDemandWriter
 from mosaic.telemetry.frames.sources import announce_source, runner_source, withdraw_source
 from mosaic.workers.rllib.env.sampling import RunnerCounters
+from mosaic.workers.rllib.env.stages import Staged
 from mosaic.workers.rllib.reporting.episodes import ALERTS, EPISODES, joined
 from mosaic.workers.rllib.reporting.log_filter import keep_quiet
 
@@ -208,6 +209,7 @@ class MosaicCallback(RLlibCallback):
         prev_episode_chunks: Sequence[Any] | None = None,
         metrics_logger: MetricsLogger | None = None,
         env: Any = None,
+        env_runner: Any = None,
         **also: object,
     ) -> None:
         pieces = (*(prev_episode_chunks or ()), episode)
@@ -218,6 +220,8 @@ class MosaicCallback(RLlibCallback):
             self._policies(pieces),
             inner.played_returns if isinstance(inner, PlaysOthers) else {},
         )
+        if isinstance(env_runner, Staged):
+            record["stage"] = env_runner.stage
         assert metrics_logger is not None
         metrics_logger.log_value(EPISODES, record, reduce="item_series")
         self._counters.end_episode(record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
-from typing import Any, NamedTuple, TypeAlias, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from mosaic.core.episode import outcomes
 from mosaic.core.ids import AgentID
@@ -22,6 +22,7 @@ class EpisodeRecord(TypedDict):
     returns: dict[AgentID, float]  # of agents that learn
     played: dict[AgentID, float]  # returns of agents played by fixed policies inside the env
     policies: dict[AgentID, str]  # policies of the agents that learn; in self-play also frozen snapshots
+    stage: NotRequired[int]  # of a curriculum, counted from 1
 
 
 class OutcomeCounts(TypedDict):

@@ -32,6 +32,7 @@ class RllibProgress:
     agent_steps: int = 0
     episodes: int = 0
     recent: deque[EpisodeRecord] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    stage: int = 1  # of the curriculum; `recent` holds episodes of this stage only
 
     def add(self, result: RllibResult, ended: Sequence[EpisodeRecord]) -> None:
         """Add an iteration.
@@ -43,7 +44,16 @@ class RllibProgress:
         self.env_steps += int(_number(runners.get("num_env_steps_sampled")) or 0)
         self.agent_steps += int(sum(_numbers(_tree(runners, "num_agent_steps_sampled")).values()))
         self.episodes += len(ended)
-        self.recent.extend(ended)
+        self.recent.extend(self.in_stage(ended))
+
+    def in_stage(self, records: Iterable[EpisodeRecord]) -> list[EpisodeRecord]:
+        """Return the records of the current stage: samples in transit arrive after its beginning."""
+        return [record for record in records if record.get("stage", self.stage) == self.stage]
+
+    def begin_stage(self, stage: int) -> None:
+        """Forget the rewards of earlier stages, so that they do not end this one."""
+        self.stage = stage
+        self.recent.clear()
 
     def reward(self, policies: Iterable[PolicyID]) -> float | None:
         """Return the mean return of agents whose policies learn, over the last hundred episodes."""
@@ -133,7 +143,7 @@ def fields(
 
 def sampled_fields(progress: RllibProgress, sampled: Sampled, modules: Iterable[PolicyID]) -> dict[str, object]:
     """Return the fields of a report within an iteration: counters and returns, including the iteration so far."""
-    recent = [*progress.recent, *sampled.records][-_RECENT:]
+    recent = [*progress.recent, *progress.in_stage(sampled.records)][-_RECENT:]
     by_policy = returns_by_policy(recent)
     seen = [value for policy in modules for value in by_policy.get(policy, ())]
     return {

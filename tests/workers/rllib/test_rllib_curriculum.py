@@ -1,0 +1,136 @@
+"""Curricula in RLlib's env runners: told between iterations, also to restarted ones."""
+
+import os
+import signal
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from mosaic.runs.processes import marked
+from mosaic.runs.trainer import Trainer
+from mosaic.store.state import State
+from mosaic.workers.rllib.reporting.episodes import NOTHING_SAMPLED
+from mosaic.workers.rllib.reporting.metrics import RllibProgress, sampled_fields
+from tests.workers.rllib.rllib_setups import make_setup
+
+DUEL = "python/mosaic.testing.duel:Duel"
+STAGES = [
+    {"options": {"ends": 2}, "until_steps": 600},
+    {"options": {"ends": 3}, "until_reward": 1.0},
+    {"options": {"ends": 4}},
+]
+SMALL = {"train_batch_size_per_learner": 200, "minibatch_size": 100, "num_epochs": 1, "fcnet_hiddens": [8]}
+
+
+def record(stage, value):
+    return {"length": 2, "returns": {"a": value}, "played": {}, "policies": {"a": "shared"}, "stage": stage}
+
+
+def test_rewards_of_earlier_stages_are_forgotten_also_those_in_transit():
+    progress = RllibProgress()
+    progress.add({}, [record(1, 9.0)])
+    assert progress.reward(["shared"]) == 9.0
+    progress.begin_stage(2)
+    assert progress.reward(["shared"]) is None
+    progress.add({}, [record(1, 9.0), record(2, 1.0)])
+    assert (progress.reward(["shared"]), progress.episodes) == (1.0, 3)
+    late = NOTHING_SAMPLED._replace(records=[record(1, 9.0), record(2, 3.0)])
+    assert sampled_fields(progress, late, ["shared"])["episode_reward_mean"] == 2.0
+    again = RllibProgress.from_json(progress.to_json())
+    assert (again.stage, again.recent) == (2, deque([record(2, 1.0)]))
+
+
+@pytest.mark.parametrize("env", [DUEL, "mpe/simple_spread_v3"])
+def test_a_runner_makes_the_envs_of_the_stage_that_it_enters(tmp_path, env):
+    from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+
+    from mosaic.workers.rllib.config.build import configure, runner_class
+    from mosaic.workers.rllib.env.stages import staged
+    from mosaic.workers.rllib.reporting.episodes import EPISODES
+
+    option = "ends" if env == DUEL else "max_cycles"
+    stages = [{"options": {option: 2}, "until_steps": 600}, {"options": {option: 3}}]
+    setup = make_setup(tmp_path, env, curriculum=stages)
+    made = staged(runner_class(setup) or MultiAgentEnvRunner)(config=configure(setup), worker_index=0)
+
+    def lengths():
+        made.sample()
+        found = made.get_metrics()[EPISODES].peek()
+        return {(each["stage"], each["length"]) for each in (found if isinstance(found, list) else [found])}
+
+    assert lengths() == {(1, 2)}
+    made.enter_stage(2, setup.stages[1].model_dump(mode="json"))
+    assert lengths() == {(2, 3)}
+    made.stop()
+
+
+def submit(home, algorithm="ppo", runners=2, steps=3000, **params):
+    if algorithm == "ppo":
+        params = SMALL | params
+    return Trainer(home).submit(
+        {
+            "environment": {"env_id": "python:mosaic.testing.duel:Duel", "curriculum": STAGES},
+            "training": {
+                "worker": "rllib",
+                "algorithm": algorithm,
+                "total_timesteps": steps,
+                "params": {"num_env_runners": runners, "fcnet_hiddens": [8], **params},
+            },
+            "evaluation": {"episodes": 1},
+            "checkpoint": {"every_steps": 400, "keep_last": 100},
+        }
+    )
+
+
+def pids_of_runners(run):
+    """Yield the processes of the run's env runners, which Ray names after their class."""
+    for row in marked(run.id):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if "EnvRunner" in Path(f"/proc/{row.pid}/cmdline").read_text():
+                yield row.pid
+
+
+def by_stage(events):
+    found = {}
+    for event in events:
+        if event["kind"] == "iteration" and event.get("episode_len_mean") is not None:
+            found.setdefault(event["curriculum_stage"], set()).add(event["episode_len_mean"])
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_every_runner_follows_the_stages_also_a_killed_one_and_a_resumed_run(tmp_path):
+    run = submit(tmp_path, steps=10**9)
+    last_stage = next(event for event in run.events(follow=True) if event.get("stage") == 3)
+    before = set(pids_of_runners(run))
+    os.kill(min(before), signal.SIGKILL)
+    restarted = False
+    for event in run.events(last_stage["seq"], follow=True):
+        restarted = restarted or bool(set(pids_of_runners(run)) - before)
+        if restarted and event["kind"] == "checkpoint":
+            break
+    os.kill(run.record().attempts[-1].worker.pid, signal.SIGKILL)
+    assert run.wait() is State.FAILED
+    events = list(run.events())
+    assert by_stage(events) == {1: {2.0}, 2: {3.0}, 3: {4.0}}
+    assert [event["stage"] for event in events if event["kind"] == "curriculum"] == [2, 3]
+    steps = max(event["env_steps"] for event in events if event.get("env_steps"))
+    run.resume(settings=[f"training.total_timesteps={steps + 800}"])
+    assert run.wait() is State.FINISHED
+    resumed = [event for event in run.events() if event["attempt"] == 2]
+    assert by_stage(resumed) == {3: {4.0}}
+    assert {event["episode_len_mean"] for event in resumed if event["kind"] == "evaluation"} == {4.0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["impala", "appo", "dqn"])
+def test_other_algorithms_follow_the_stages_too(tmp_path, algorithm):
+    run = submit(tmp_path, algorithm, runners=1, steps=6000)
+    assert run.wait() is State.FINISHED, run.log()
+    events = list(run.events())
+    assert [event["stage"] for event in events if event["kind"] == "curriculum"] == [2, 3]
+    assert by_stage(events)[3] == {4.0}
+    assert by_stage(events)[1] == {2.0}
