@@ -11,6 +11,7 @@ import pytest
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
+from mosaic.runs.trainer import Trainer
 from mosaic.store.checkpoints import find_checkpoint
 from mosaic.testing import check_worker
 from mosaic.workers.registry import load_worker
@@ -150,6 +151,20 @@ def test_an_interrupt_saves_and_leaves_no_ray_behind(tmp_path):
         assert host.wait() == 3
     assert find_checkpoint(folder).env_steps >= seen["env_steps"]
     assert not _ray_processes(folder)
+    stages = [event["message"] for event in host.events("stage")]
+    assert stages == ["starting Ray", "building the algorithm", "collecting the first samples"]
+    assert host.log() == ""  # no alarming lines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["starting Ray", "building"])
+def test_a_stop_during_the_start_saves_nothing_and_leaves_no_ray_behind(tmp_path, stage):
+    config = run_config("rllib", SMALL, training={"algorithm": "ppo", "total_timesteps": 10**9})
+    run = Trainer(tmp_path).submit(config)
+    next(event for event in run.events(follow=True) if event["kind"] == "stage" and event["message"].startswith(stage))
+    run.stop()
+    assert (run.state, run.checkpoints(), run.record().attempts[-1].forced) == ("stopped", [], False)
+    assert not _ray_processes(run.folder)
 
 
 @pytest.mark.slow

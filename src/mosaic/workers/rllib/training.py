@@ -161,7 +161,8 @@ def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
     from mosaic.workers.rllib.self_play import LeagueManager
 
     runners = setup.placement.runners
-    context.stage(f"building the algorithm, {'1 env runner' if runners == 1 else f'{runners} env runners'}")
+    beside = f", {runners} env runner{'s' if runners > 1 else ''}" if runners else ""
+    context.stage(f"building the algorithm{beside}")
     keep_quiet()
     torch.set_num_threads(1)  # small products on several threads spin more than they compute
     self_play = LeagueManager(setup) if setup.roles.plan.self_play else None
