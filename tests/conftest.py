@@ -26,6 +26,14 @@ SLOW_FIXTURES = {"chromium", "ray"}  # tests that use them run in `make test`, n
 NO_BYTECODE = sys.dont_write_bytecode
 
 
+@pytest.fixture
+def runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every run that the test starts train to its end in the test's own process."""
+    from tests.in_process import attempt_here
+
+    monkeypatch.setattr("mosaic.runs.run.start_attempt", attempt_here)
+
+
 def pytest_collectstart() -> None:
     """Keep what pytest makes of the test files for the next time: PettingZoo's knights_archers_zombies forbids it."""
     sys.dont_write_bytecode = NO_BYTECODE

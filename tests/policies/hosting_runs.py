@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mosaic.config.loading import parse_run_config
-from mosaic.runs.trainer import Trainer
+from tests.in_process import trained_here
 
 
 def finished_run(home, monkeypatch, worker, params, env, steps=2000, **fields):
@@ -13,6 +13,6 @@ def finished_run(home, monkeypatch, worker, params, env, steps=2000, **fields):
     config = parse_run_config(
         {"environment": {"env_id": env}, "training": training, "evaluation": {"episodes": 1}, **fields}
     )
-    run = Trainer(home).submit(config)
-    assert run.wait(300) == "finished", run.log()
+    run = trained_here(home, config)
+    assert run.state == "finished", run.log()
     return run

@@ -128,7 +128,7 @@ def test_paths_are_whole_wherever_a_configuration_names_code(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("form", ["python:{name}:Maze", "python:./{name}.py:Maze"])
-def test_a_run_of_an_own_env_is_evaluated_from_another_folder(place, monkeypatch, form):
+def test_a_run_of_an_own_env_is_evaluated_from_another_folder(place, monkeypatch, runs_here, form):
     code, name = place
     monkeypatch.chdir(code)
     run = mosaic.train(form.format(name=name), worker="toy", total_timesteps=1000)
@@ -238,7 +238,7 @@ def test_a_class_of_the_running_script_trains_and_is_played_from_another_process
 # Policies.
 
 
-def test_a_policy_predicts(place):
+def test_a_policy_predicts(place, runs_here):
     run = mosaic.train("gym/FrozenLake-v1", worker="toy", total_timesteps=1000)
     env = gymnasium.make("FrozenLake-v1")
     observation, _ = env.reset(seed=0)
@@ -270,7 +270,7 @@ def test_a_seed_repeats_what_a_policy_draws():
 # Training.
 
 
-def test_train_takes_what_a_configuration_has(place):
+def test_train_takes_what_a_configuration_has(place, runs_here):
     run = mosaic.train(
         "classic/tictactoe_v3",
         worker="tabular",

@@ -124,7 +124,7 @@ def finished(trainer: Trainer, **sections: Any) -> Run:
     return run
 
 
-def test_a_finished_run_is_extended(trainer: Trainer) -> None:
+def test_a_finished_run_is_extended(trainer: Trainer, runs_here: None) -> None:
     run = finished(trainer)
     with pytest.raises(
         InputError, match=rf"is finished and cannot be resumed. .* mosaic runs resume {run.id} --steps 1000"
@@ -149,7 +149,7 @@ def test_a_finished_run_is_extended(trainer: Trainer) -> None:
 @pytest.mark.parametrize(
     "setting", ["seed=77", "environment.options.size=3", "training.algorithm=other", "training.worker=native"]
 )
-def test_what_was_learned_with_stays(trainer: Trainer, setting: str) -> None:
+def test_what_was_learned_with_stays(trainer: Trainer, runs_here: None, setting: str) -> None:
     run = finished(trainer)
     before = run.config
     with pytest.raises(InputError, match="cannot change on resume"):
@@ -158,7 +158,7 @@ def test_what_was_learned_with_stays(trainer: Trainer, setting: str) -> None:
     assert run.state is State.FINISHED
 
 
-def test_options_that_shape_checkpoints_stay(trainer: Trainer) -> None:
+def test_options_that_shape_checkpoints_stay(trainer: Trainer, runs_here: None) -> None:
     options = {"hidden": [8], "n_steps": 32, "n_epochs": 1}
     document = {
         "environment": {"env_id": "gym/CartPole-v1", "num_envs": 2},

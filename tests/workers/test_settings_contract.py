@@ -143,7 +143,7 @@ def test_misspelt_declarations_are_found(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("folder", [".", "elsewhere"])
-def test_settings_of_a_resumed_run_are_checked_too(tmp_path, monkeypatch, folder):
+def test_settings_of_a_resumed_run_are_checked_too(tmp_path, monkeypatch, runs_here, folder):
     run = Trainer(tmp_path / "home").submit(run_config("toy", training={"total_timesteps": 100}))
     assert run.wait(60) == "finished"
     (tmp_path / folder).mkdir(exist_ok=True)

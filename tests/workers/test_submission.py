@@ -175,7 +175,7 @@ def test_options_of_envs_and_wrappers_that_do_not_exist(environment, text):
     assert text in refusal("native", environment=environment)
 
 
-def test_a_policy_that_a_run_does_not_have(tmp_path):
+def test_a_policy_that_a_run_does_not_have(tmp_path, runs_here):
     trainer = Trainer(tmp_path)
     run = trainer.submit(run_config("toy", training={"total_timesteps": 200}))
     assert run.wait(60) == "finished"

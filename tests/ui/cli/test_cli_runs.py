@@ -1,4 +1,4 @@
-"""Training and its runs on the command line, with real processes."""
+"""Training and its runs on the command line: of its processes where they matter, else in this one."""
 
 import json
 import os
@@ -175,7 +175,7 @@ def test_ctrl_c_stops_and_saves(tmp_path):
     assert run.checkpoints()
 
 
-def test_a_group_of_seeds_is_put_together(mosaic):
+def test_a_group_of_seeds_is_put_together(mosaic, runs_here):
     answer = mosaic(*TOY, "--steps", "1000", "--seeds", "3")
     assert answer.code == 0
     assert "interquartile mean" in answer.out
@@ -194,7 +194,7 @@ def test_a_group_of_seeds_is_put_together(mosaic):
     assert together["comparisons"] == []
 
 
-def test_a_seed_group_is_found_by_the_name_it_was_trained_with(mosaic):
+def test_a_seed_group_is_found_by_the_name_it_was_trained_with(mosaic, runs_here):
     toy = ["train", "gym/CartPole-v1", "--worker", "toy", "--steps", "100", "--json", "--seeds", "2"]
     mosaic(*toy, "--name", "first")
     found = json.loads(mosaic("runs", "compare", "first", "--json").out)
@@ -215,7 +215,7 @@ def test_a_seed_group_is_found_by_the_name_it_was_trained_with(mosaic):
 
 @pytest.mark.slow
 @pytest.mark.chosen
-def test_groups_and_envs_are_compared_and_not_pooled(mosaic):
+def test_groups_and_envs_are_compared_and_not_pooled(mosaic, runs_here):
     """Two settings of one env have a difference; another env has numbers of its own."""
     toy = ["train", "--worker", "toy", "--steps", "300", "--json"]
     asked = ["gym/CartPole-v1"], ["gym/CartPole-v1", "--set", "telemetry.report_every_s=0.5"], ["gym/Acrobot-v1"]
@@ -249,7 +249,7 @@ def test_groups_and_envs_are_compared_and_not_pooled(mosaic):
     assert "2 different envs" in shown.err
 
 
-def test_archive_delete_import_and_reindex(mosaic, tmp_path):
+def test_archive_delete_import_and_reindex(mosaic, tmp_path, runs_here):
     run = json.loads(mosaic(*TOY, "--steps", "300", "--json").out)["run_id"]
     assert mosaic("runs", "archive", run, "--out", str(tmp_path / "one.tar.gz")).code == 0
     assert mosaic("runs", "delete", run).code == 0
@@ -260,7 +260,7 @@ def test_archive_delete_import_and_reindex(mosaic, tmp_path):
     assert played.code == 0
 
 
-def test_a_trained_policy_takes_an_agents_place(mosaic):
+def test_a_trained_policy_takes_an_agents_place(mosaic, runs_here):
     mosaic("train", "classic/tictactoe_v3", "--worker", "toy", "--steps", "300", "--name", "mine")
     answer = mosaic(
         "evaluate", "classic/tictactoe_v3", "--agent", "player_1=run:mine@best", "--agent", "player_2=minimax",
@@ -355,7 +355,7 @@ def test_bad_input_says_what_to_type(mosaic, words, text):
     assert "Traceback" not in answer.err
 
 
-def test_a_grid_worlds_values_are_shown_and_drawn(mosaic, tmp_path):
+def test_a_grid_worlds_values_are_shown_and_drawn(mosaic, tmp_path, runs_here):
     words = (
         "train",
         "mosaic/gridworld",
@@ -384,7 +384,7 @@ def test_a_grid_worlds_values_are_shown_and_drawn(mosaic, tmp_path):
     assert "nowhere/values.png cannot be written: No such file or directory" in lost.err
 
 
-def test_values_of_what_is_no_grid_are_refused(mosaic):
+def test_values_of_what_is_no_grid_are_refused(mosaic, runs_here):
     assert mosaic("train", "gym/Taxi-v3", "--worker", "tabular", "--steps", "1000", "--json").code == 0
     refused = mosaic("runs", "values", "latest")
     assert refused.code == 2
@@ -400,7 +400,7 @@ def advised(text: str) -> list[str]:
     return shlex.split(" ".join(text.split()).rpartition("mosaic ")[2])
 
 
-def test_the_advice_for_a_finished_run_works(mosaic, tmp_path):
+def test_the_advice_for_a_finished_run_works(mosaic, tmp_path, runs_here):
     """What is printed can be typed, also for an env with options."""
     lake = ["train", "gym/FrozenLake-v1", "--set", "environment.options.is_slippery=false", "--steps", "2000", "--json"]
     run = json.loads(mosaic(*lake, "--worker", "tabular").out)["run_id"]

@@ -91,7 +91,7 @@ def test_the_screen_shows_those_that_move_first_and_the_best(mosaic, plans):
     assert any("6 more" in line for line in lines)
 
 
-def test_runs_are_listed_by_tag_and_by_group(mosaic):
+def test_runs_are_listed_by_tag_and_by_group(mosaic, runs_here):
     for number in ("1", "2"):
         words = ("train", "gym/CartPole-v1", "--worker", "toy", "--steps", "100", "--tag", f"t{number}")
         assert mosaic(*words).code == 0

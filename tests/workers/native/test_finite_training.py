@@ -20,7 +20,7 @@ LAKE = {"env_id": "gym/FrozenLake-v1"}
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(tmp_path, monkeypatch, runs_here):
     monkeypatch.setenv("MOSAIC_HOME", str(tmp_path))
     return tmp_path
 

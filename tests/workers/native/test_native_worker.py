@@ -13,6 +13,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.telemetry.events.event import TimeSplit
 from mosaic.testing import check_worker
 from mosaic.workers.host import STOPPED
+from tests.in_process import trained_here
 from tests.workers.hosting import run_config
 
 CARTPOLE = {"env_id": "gym/CartPole-v1", "num_envs": 8}
@@ -34,8 +35,8 @@ def config(environment, params=None, steps=2048, training=None, **settings):
 
 
 def finished(home, wanted):
-    run = Trainer(home).submit(wanted)
-    assert run.wait(120) == "finished", run.log()
+    run = trained_here(home, wanted)
+    assert run.state == "finished", run.log()
     return run
 
 
@@ -143,8 +144,8 @@ def test_a_saved_policy_acts_as_the_training_one_and_others_start_from_it(home):
     updates = [int(training_state(run)["shared/optimiser.count"][0]) for run in (first, then, carried)]
     assert updates[2] == updates[0] + updates[1]
 
-    refused = Trainer(home).submit(config(CARTPOLE, {}, 256, {"init": f"run:{first.id}"}))
-    assert refused.wait(120) == "failed"
+    refused = trained_here(home, config(CARTPOLE, {}, 256, {"init": f"run:{first.id}"}))
+    assert refused.state == "failed"
     assert "was trained with normalize_observations true, this run has false: set" in refused.log()
 
 
@@ -278,7 +279,7 @@ def test_weights_that_become_nan_end_the_run_with_the_reason(home, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     (tmp_path / "diverging.py").write_text(DIVERGING)
     wanted = config({"env_id": "python:diverging:Env", "num_envs": 2}, {"report_every_steps": 64}, steps=1_000_000_000)
-    run = Trainer(home).submit(wanted)
-    assert run.wait(120) == "failed"
+    run = trained_here(home, wanted)
+    assert run.state == "failed"
     assert "weights of 'shared' are not finite" in run.reason
     assert "smaller learning_rate" in run.reason

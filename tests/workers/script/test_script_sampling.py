@@ -147,7 +147,7 @@ for steps in (1, 2):
 """
 
 
-def test_run_references_of_a_script_run_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_references_of_a_script_run_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs_here: None) -> None:
     monkeypatch.setenv("MOSAIC_HOME", str(tmp_path / "home"))
     path = sb3(tmp_path)
     run = Trainer().submit(run_config("script", {"command": [sys.executable, "-c", PROGRAM, str(path)]}))

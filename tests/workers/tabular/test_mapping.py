@@ -9,12 +9,12 @@ from mosaic.envs.catalog import make_env
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
 from mosaic.learners.tabular.training.twin import TwinTraining
-from mosaic.runs.trainer import Trainer
 from mosaic.testing import check_env
 from mosaic.testing.duel import CONSTANT, STEPS, Duel, duel
 from mosaic.workers.resolution import resolve
 from mosaic.workers.tabular.mapping import read_table_mapping
 from mosaic.workers.tabular.worker import make_training
+from tests.in_process import trained_here
 from tests.workers.hosting import run_config
 
 GAME = {"env_id": "classic/tictactoe_v3"}
@@ -70,8 +70,8 @@ def test_steps_of_a_fixed_opponent_count_and_the_limit_holds():
 def test_the_opponent_of_a_run_is_said_reported_and_evaluated(tmp_path):
     config = run_config("tabular", environment=DUEL, agents={"b": CONSTANT}, evaluation={"episodes": 2},
                         training={"total_timesteps": 400})  # fmt: skip
-    run = Trainer(tmp_path).submit(config)
-    assert run.wait(90) == "finished", run.log()
+    run = trained_here(tmp_path, config)
+    assert run.state == "finished", run.log()
     assert f"b is played by {CONSTANT}" in run.log()
     iterations = [event for event in run.events() if event["kind"] == "iteration"]
     assert all(80 <= event["policies"]["table"]["reward_mean"] <= 88 for event in iterations)
