@@ -22,7 +22,36 @@ GROUPS = {
     "tabular": ["learners/tabular"],
 }
 HERE = Path(__file__).parent
-SLOW_FIXTURES = {"chromium", "ray"}  # tests that use them run in `make test`, not in `make check`
+# Tests that use these fixtures, or are in these places and start many processes or train networks, run in `make test`
+# and not in `make check`.
+SLOW_FIXTURES = {"chromium", "ray"}
+SLOW_PLACES = [
+    "envs/vector/test_multi_process.py",
+    "learners/dqn/test_torch_engine.py",
+    "learners/engines/test_torch.py",
+    "learners/test_probes.py",
+    "runs/test_disk_full.py",
+    "runs/test_resume_settings.py",
+    "runs/test_resume_trust.py",
+    "runs/test_supervisor_guard.py",
+    "runs/tuning/test_search_trial.py",
+    "runtimes/mpi/test_mpi_ranks.py",
+    "runtimes/test_stepping_processes.py",
+    "server/queue/test_dispatcher.py",
+    "server/streams/test_streams.py",
+    "server/test_serving.py",
+    "workers/rllib/checkpoint/test_rllib_play.py",
+    "workers/rllib/env/test_rllib_twin.py",
+    "workers/rllib/reporting/test_rllib_callbacks.py",
+    "workers/script/test_policies.py",
+    "workers/script/test_script_runs.py",
+    "workers/script/test_worker.py",
+    "workers/test_host.py",
+    "workers/test_mapping_contract.py",
+    "workers/test_same_on_any_machine.py",
+    "workers/test_settings_contract.py",
+    "workers/test_slow_env.py",
+]
 NO_BYTECODE = sys.dont_write_bytecode
 
 
@@ -41,13 +70,15 @@ def pytest_collectstart() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     groups = {HERE / place: name for name, places in GROUPS.items() for place in places}
+    slow = {HERE / place for place in SLOW_PLACES}
     grouped = set()
     for item in items:
         for place in (item.path, *item.path.parents):
             if place in groups:
                 item.add_marker(pytest.mark.xdist_group(groups[place]))
                 grouped.add(item)
-        if SLOW_FIXTURES & set(item.fixturenames) and item.get_closest_marker("slow") is None:
+        heavy = item.path in slow or SLOW_FIXTURES & set(item.fixturenames)
+        if heavy and item.get_closest_marker("slow") is None:
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.chosen)
     if hasattr(config, "workerinput"):  # long tests first: at the end no worker waits for another's

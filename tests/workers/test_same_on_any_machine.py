@@ -85,8 +85,7 @@ def test_cores_change_nothing_but_speed(case: str) -> None:
     assert alone == together
 
 
-@pytest.mark.slow
-@pytest.mark.chosen
+@pytest.mark.slow  # what could make them differ is a test of its own: a compiled function calls its own copies
 def test_a_process_that_compiles_computes_what_a_process_with_compiled_code_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
