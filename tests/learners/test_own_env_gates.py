@@ -89,8 +89,14 @@ def test_eyes_solve_catch_pixels(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("memory", ["gru", "lstm"])
-@pytest.mark.parametrize("seed", some(5))
+@pytest.mark.parametrize(
+    ("seed", "memory"),
+    [
+        pytest.param(0, "gru", marks=pytest.mark.chosen),
+        *((seed, "gru") for seed in range(1, 5)),
+        *((seed, "lstm") for seed in range(5)),
+    ],
+)
 def test_memory_solves_recall(seed: int, memory: Any) -> None:
     asked = config("mosaic/recall", seed, 60_000)
     options: dict[str, Any] = {"n_epochs": 4, "learning_rate": 3e-3, "hidden": (16,)}

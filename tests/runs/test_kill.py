@@ -23,7 +23,7 @@ from mosaic.store.state import ENDED, ProcessRecord, State
 from tests.runs.run_cases import assert_no_gap, curve, eventually, toy
 
 MOMENTS = 50
-CHOSEN = 5
+CHOSEN = 3
 ASKED = toy(6000, iteration_s=0.01, checkpoint={"every_steps": 500})
 
 

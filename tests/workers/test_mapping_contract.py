@@ -46,7 +46,7 @@ def proofs(made):
 HONOURED = {"resources", "agent mapping", "fixed opponent", "policies_to_train"}
 
 
-def test_tables(tmp_path):
+def test_tables(tmp_path, runs_here):
     seen = proofs(setup(tmp_path, "tabular", {"report_every_steps": 400}))
     assert seen.keys() == HONOURED
     assert "refused: num_envs, num_cpus, num_gpus" in seen["resources"]
@@ -54,7 +54,7 @@ def test_tables(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.chosen
-def test_networks(tmp_path):
+def test_networks(tmp_path, runs_here):
     settings = {"environment": {"env_id": "gym/CartPole-v1", "num_envs": 4}, "training": {"preset": False}}
     seen = proofs(setup(tmp_path, "native", NETWORK, steps=4000, **settings))
     assert seen.keys() == HONOURED
@@ -69,16 +69,16 @@ def test_rllib(tmp_path):
 
 
 @pytest.mark.parametrize(("worker", "params"), [("toy", None), ("script", {"command": PROGRAM})])
-def test_workers_that_map_nobody_refuse_every_rule(tmp_path, worker, params):
+def test_workers_that_map_nobody_refuse_every_rule(tmp_path, runs_here, worker, params):
     seen = proofs(setup(tmp_path, worker, params))
     assert seen.keys() == {"resources", "agent mapping"}
 
 
-def test_a_plug_in_that_declares_nothing_refuses_every_rule(tmp_path, installed_liars):
+def test_a_plug_in_that_declares_nothing_refuses_every_rule(tmp_path, runs_here, installed_liars):
     assert proofs(setup(tmp_path, "modest")).keys() == {"resources", "agent mapping"}
 
 
-def test_a_plug_in_that_ignores_what_it_declares_is_caught(tmp_path, installed_liars):
+def test_a_plug_in_that_ignores_what_it_declares_is_caught(tmp_path, runs_here, installed_liars):
     with pytest.raises(WorkerContractError, match=r"worker blind, fixed opponent: with .* an agent was paid 0\."):
         proofs(setup(tmp_path, "blind", {"iteration_s": 0.0}, steps=200))
     with pytest.raises(WorkerContractError, match=r"worker boastful, resources: a run with .* was accepted"):
@@ -86,7 +86,7 @@ def test_a_plug_in_that_ignores_what_it_declares_is_caught(tmp_path, installed_l
     assert liars.WORKERS["blind"].info.agent_mapping
 
 
-def test_the_check_sees_a_table_that_ignores_its_opponent(tmp_path, monkeypatch):
+def test_the_check_sees_a_table_that_ignores_its_opponent(tmp_path, monkeypatch, runs_here):
     monkeypatch.setattr(TabularWorker, "check", lambda *_: None)
     monkeypatch.setattr(TabularWorker, "complete", lambda self, config, options, spec: (config, options))
     made = setup(tmp_path, "tabular", {"report_every_steps": 400})

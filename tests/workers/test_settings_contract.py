@@ -87,7 +87,7 @@ def test_settings_that_a_worker_does_not_honour_are_refused(worker, section, ask
     assert f"The worker {worker} cannot honour {text}" in str(caught.value)
 
 
-def test_toy(tmp_path):
+def test_toy(tmp_path, runs_here):
     seen = proofs(tmp_path, "toy", {"steps_per_iteration": 50})
     assert seen.keys() == {"settings", *(name for name in TRIED if name.startswith(("training", "checkpoint")))} - {
         "training.init"
@@ -95,18 +95,18 @@ def test_toy(tmp_path):
     assert seen["settings"].startswith("refused: evaluation.every_steps, evaluation.episodes, evaluation.opponents")
 
 
-def test_a_program(tmp_path):
+def test_a_program(tmp_path, runs_here):
     assert proofs(tmp_path, "script", COMMAND).keys() == {"settings", "training.episodes", "training.stop_reward"}
 
 
-def test_tables(tmp_path):
+def test_tables(tmp_path, runs_here):
     assert proofs(tmp_path, "tabular", {"report_every_steps": 100}).keys() == HONOURED - {"environment.curriculum"}
 
 
 @pytest.mark.slow
 @pytest.mark.chosen
 @pytest.mark.timeout(900)
-def test_networks(tmp_path):
+def test_networks(tmp_path, runs_here):
     environment = {"env_id": "gym/CartPole-v1", "num_envs": 4}
     said = {"environment": environment, "training": {"preset": False}}
     seen = proofs(tmp_path, "native", NETWORK, steps=4000, **said)
@@ -120,7 +120,7 @@ def test_rllib(tmp_path):
     assert proofs(tmp_path, "rllib", RLLIB, steps=2000, training={"algorithm": "ppo"}).keys() == HONOURED
 
 
-def test_a_plug_in_that_ignores_what_it_declares_is_caught(tmp_path, installed_liars):
+def test_a_plug_in_that_ignores_what_it_declares_is_caught(tmp_path, runs_here, installed_liars):
     with pytest.raises(WorkerContractError, match=r"setting evaluation\.every_steps: evaluations every .* and 0 made"):
         proofs(tmp_path, "unexamined", {"iteration_s": 0.0}, steps=400)
     with pytest.raises(WorkerContractError, match=r"setting environment\.options: .* no event tells their length"):
@@ -130,7 +130,7 @@ def test_a_plug_in_that_ignores_what_it_declares_is_caught(tmp_path, installed_l
     assert liars.WORKERS["unexamined"].info.evaluates
 
 
-def test_a_worker_that_saves_against_its_orders_is_caught(tmp_path, installed_liars):
+def test_a_worker_that_saves_against_its_orders_is_caught(tmp_path, runs_here, installed_liars):
     with pytest.raises(WorkerContractError, match=r"setting checkpoint\.at_end: 1 checkpoints of a run"):
         proofs(tmp_path, "eager", {"iteration_s": 0.0}, steps=400)
 

@@ -32,19 +32,20 @@ def test_a_walk(env_id, options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "env_id",
+    ("env_id", "steps"),
     [
-        "classic/tictactoe_v3",
-        "mosaic/tictactoe",
-        pytest.param("classic/connect_four_v3", marks=pytest.mark.chosen),
+        ("classic/tictactoe_v3", 6_500),
+        ("mosaic/tictactoe", 6_500),
+        ("classic/connect_four_v3", 6_500),
+        pytest.param("classic/connect_four_v3", 1_600, marks=pytest.mark.chosen),
     ],
 )
-def test_a_long_walk(env_id):
+def test_a_long_walk(env_id, steps):
     games = Abreast(env_id, 16, seed=2)
-    seen = games.walk(6_500)
+    seen = games.walk(steps)
     games.close()
-    assert seen["agent steps"] >= 100_000
-    assert min(seen["paid 1"], seen["paid -1"]) > 1_000
+    assert seen["agent steps"] >= 15 * steps
+    assert min(seen["paid 1"], seen["paid -1"]) > steps / 7
     assert seen["terminated"] > seen["paid 1"] + seen["paid -1"]  # draws as well
 
 

@@ -49,8 +49,10 @@ def test_a_walk(env_id, options):
 @pytest.mark.parametrize(
     ("env_id", "steps"),
     [
-        pytest.param(SPREAD, 2_800, marks=pytest.mark.chosen),
-        pytest.param(TAG, 2_100, marks=pytest.mark.chosen),
+        pytest.param(SPREAD, 700, marks=pytest.mark.chosen),
+        pytest.param(TAG, 525, marks=pytest.mark.chosen),
+        (SPREAD, 2_800),
+        (TAG, 2_100),
         (ADVERSARY, 2_800),
         (LISTENER, 4_200),
         (REFERENCE, 4_200),
@@ -60,8 +62,8 @@ def test_a_long_walk(env_id, steps):
     worlds = Abreast(env_id, 12, seed=3, disturb=crowd)
     seen = worlds.walk(steps)
     worlds.close()
-    assert seen["agent steps"] >= 100_000
-    assert seen["truncated"] >= 4_000 - 25
+    assert seen["agent steps"] >= (25_000 if steps < 1_000 else 100_000)
+    assert seen["truncated"] >= seen["agent steps"] / 25 - 60
 
 
 def test_a_hundred_agents():

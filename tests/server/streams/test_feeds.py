@@ -93,7 +93,11 @@ def test_viewers_of_the_same_sight_share_its_reader_and_each_has_its_own_credits
         assert picture_step(second) == 2
         lane.publish(np.zeros((48, 64, 3), np.uint8), step=3)
         first.send_text("next")
-        assert picture_step(first) == 3
+        seen = [picture_step(first)]
+        while seen[-1] != 3:  # the shared reader may not have looked since: then the picture before comes first
+            first.send_text("next")
+            seen.append(picture_step(first))
+        assert seen in ([3], [2, 3])
     assert len(readers) == 1
 
 

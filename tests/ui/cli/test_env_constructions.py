@@ -76,21 +76,28 @@ def in_the_worker(training: str) -> int:
     return {"toy": 1, "native, two envs": 3}.get(training, 2)
 
 
+IN_PROCESSES = ["native", "picked, compiled to arrays", "toy"]
+
+
 @pytest.mark.slow
 @pytest.mark.chosen
-@pytest.mark.parametrize("training", TRAININGS)
-def test_an_env_is_described_once_and_then_trains(mosaic, constructed, training):
+@pytest.mark.parametrize("training", IN_PROCESSES)
+def test_an_env_is_described_in_one_process_and_trains_in_another(mosaic, constructed, training):
     train(mosaic, constructed, *TRAININGS[training])
     assert counts(constructed) == [1, in_the_worker(training)]
 
 
-@pytest.mark.slow
-@pytest.mark.chosen
-@pytest.mark.parametrize("training", ["native", "picked, compiled to arrays", "toy"])
-def test_a_group_of_seeds_is_resolved_once(mosaic, constructed, training):
+@pytest.mark.parametrize("training", sorted({*TRAININGS} - {*IN_PROCESSES}))
+def test_an_env_is_described_once_and_then_trains(mosaic, constructed, runs_here, training):
+    train(mosaic, constructed, *TRAININGS[training])
+    assert counts(constructed) == [1 + in_the_worker(training)]
+
+
+@pytest.mark.parametrize("training", IN_PROCESSES)
+def test_a_group_of_seeds_is_resolved_once(mosaic, constructed, runs_here, training):
     results = train(mosaic, constructed, *TRAININGS[training], "--seeds", "3")
     assert len(results) == 3
-    assert counts(constructed) == [1] + 3 * [in_the_worker(training)]
+    assert counts(constructed) == [1 + 3 * in_the_worker(training)]
 
 
 def test_members_of_a_group_are_what_submitting_each_would_store(constructed, monkeypatch):

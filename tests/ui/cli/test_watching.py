@@ -1,6 +1,8 @@
 """What `mosaic train` shows before there are numbers."""
 
 import io
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -151,3 +153,8 @@ def test_the_speed_counts_whole_iterations():
             view.add(iteration(1_000 * number + 1_000, began + second, training_iteration=number))
             assert number < 2 or view.steps_per_s == pytest.approx(50, rel=0.01)
         view.add(iteration(1_000 * number + 1_000, began + 20, training_iteration=number + 1))
+
+
+def test_following_a_run_imports_nothing_that_reads_pictures():
+    program = "import sys, mosaic.ui.cli.watching; sys.exit(sum(name in sys.modules for name in ('numba', 'PIL')))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -15,14 +15,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mosaic.telemetry.frames.reader import Pictures
-from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.ui.cli.backend import BackendRun, BackendSession
 from mosaic.ui.cli.output import LINE_EVERY_S, Throttle, chart, err, note, out
-from mosaic.ui.cli.pictures import PicturePane
-from mosaic.ui.cli.recording import check_file, save, take
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # these import numba
+    from mosaic.telemetry.frames.reader import Pictures
+    from mosaic.telemetry.frames.requests import FrameRequest
     from mosaic.ui.cli.pictures import PicturePane
 
 
@@ -265,6 +263,9 @@ _OVER = ("finished", "writer died")
 
 
 def watch_session(session: BackendSession, request: FrameRequest, *, once: bool, picture: Path | None) -> None:
+    from mosaic.ui.cli.pictures import PicturePane
+    from mosaic.ui.cli.recording import check_file, save, take
+
     if picture is not None:
         check_file(picture)
     with closing(session.pictures(request)) as pictures:
@@ -281,6 +282,8 @@ def watch_session(session: BackendSession, request: FrameRequest, *, once: bool,
 
 def _follow(session: BackendSession, pictures: Pictures, request: FrameRequest) -> None:
     """Show pictures until the session is over; the last one stays on the screen."""
+    from mosaic.ui.cli.pictures import PicturePane
+
     pane, pause = PicturePane(pictures), threading.Event()
     if not err.is_terminal:
         note(f"{session.id} is followed to its end; pictures need a terminal, or --picture FILE.png.")
