@@ -36,6 +36,7 @@ __all__ = [
     "PolicyEntry",
     "PolicyID",
     "PolicyKind",
+    "PolicyOptions",
     "PolicyRequest",
     "Remembers",
     "RunConfig",
@@ -55,6 +56,7 @@ __all__ = [
     "from_pettingzoo",
     "options_schema",
     "read_mapping",
+    "read_policy_options",
     "require_trust_to_resume",
     "resolve_name",
     "unknown",
@@ -90,10 +92,11 @@ if TYPE_CHECKING:
     from mosaic.store.checkpoint_record import Checkpoint, PolicyEntry
     from mosaic.telemetry.events.event import MetricEvent
     from mosaic.telemetry.sinks.base import Sink
-    from mosaic.workers.api import ChecksRuns, CompletesRuns, MakesPolicies, Worker, WorkerCapabilities
+    from mosaic.workers.api import ChecksRuns, CompletesRuns, MakesPolicies, PolicyOptions, Worker, WorkerCapabilities
     from mosaic.workers.camera import Camera, Scene
     from mosaic.workers.context import WorkerContext
     from mosaic.workers.evaluation import evaluate_learners
+    from mosaic.workers.policy_settings import read_policy_options
     from mosaic.workers.registry import options_schema
 else:
     from mosaic.core.lazy import lazy_names
@@ -137,7 +140,15 @@ else:
             "mosaic.store.archives.trust": ("require_trust_to_resume",),
             "mosaic.telemetry.events.event": ("MetricEvent",),
             "mosaic.telemetry.sinks.base": ("Sink",),
-            "mosaic.workers.api": ("ChecksRuns", "CompletesRuns", "MakesPolicies", "Worker", "WorkerCapabilities"),
+            "mosaic.workers.api": (
+                "ChecksRuns",
+                "CompletesRuns",
+                "MakesPolicies",
+                "PolicyOptions",
+                "Worker",
+                "WorkerCapabilities",
+            ),
+            "mosaic.workers.policy_settings": ("read_policy_options",),
             "mosaic.workers.camera": ("Camera", "Scene"),
             "mosaic.workers.context": ("WorkerContext",),
             "mosaic.workers.evaluation": ("evaluate_learners",),

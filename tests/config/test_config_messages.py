@@ -18,7 +18,7 @@ SECTIONS = (
     "version, run_id, name, tags, seed, environment, policy_configuration, agents, policies_to_train, "
     "training, resources, checkpoint, evaluation, telemetry"
 )
-TRAINING = "worker, algorithm, total_timesteps, episodes, stop_reward, init, preset, params"
+TRAINING = "worker, algorithm, total_timesteps, episodes, stop_reward, init, preset, params, policies"
 FOLDER_RULE = (
     "it names a folder, so it should be 1 to 100 letters, digits, '-', '_' and '.', "
     "begin with a letter or digit, not end with '.' and not be 'latest'."

@@ -248,23 +248,23 @@ def test_both_workers_learn_the_same_from_the_same_random_numbers(env_id, option
     roles = read_agent_roles(config, env.spec)
     rows = {agent: row_code(env.spec.observation_spaces[agent]) for agent in roles.learners}
     env.close()
-    workers = []
+    workers, each = [], [options] * len(roles.plan.names)
     settings = RolloutSettings(40, 1, normalize_observations=options.normalize_observations)
     for made in ("fused", "played"):
         vector = make_compiled_vector(config.environment, 4)
-        architectures = _architectures(roles, options, vector.shape, rows)
+        architectures = _architectures(roles, each, vector.shape, rows)
         if made == "fused":
-            workers.append(_compiled_rollouts(vector, roles.plan, architectures, options, settings, 0))
+            workers.append(_compiled_rollouts(vector, roles.plan, architectures, each, settings, 0))
         else:
-            make_engine = partial(_make_engine, "fused", architectures, options, 0)
-            workers.append(_python_rollouts(vector, roles.plan, architectures, make_engine, options, settings))
+            make_engine = partial(_make_engine, "fused", architectures, each, 0)
+            workers.append(_python_rollouts(vector, roles.plan, architectures, make_engine, each, settings))
     fused, played = workers
     np.testing.assert_array_equal(fused.policies.weights(0), played.policies.weights(0))
     engine = played.policies.engines[0]
     engine._buffers.reserve(max(fused.vector.shape.slots, options.batch_size))
     engine._buffers.streams[: fused.vector.shape.slots] = fused._inference.rng
     engine._shuffle[:] = fused._shuffle
-    rates, scale = Rates(0.01, 0.2, 0.01), np.ones(len(roles.learners), np.float32)
+    rates, scale = [Rates(0.01, 0.2, 0.01)] * len(each), np.ones(len(roles.learners), np.float32)
     for _ in range(2):
         for worker in workers:
             worker.collect()

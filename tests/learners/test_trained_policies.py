@@ -84,7 +84,7 @@ def test_a_function_of_policy_and_batch_is_passed_on_or_refused(name):
     found = read_trained(own(name), NAMES, honours_batches=True)
     assert (found.trained, found.by_batch) == ((True, True), own(name))
     assert refusal(own(name)) == (
-        f"{own(name)} takes (policy, batch), so it decides for every batch anew, and this worker decides once, before "
+        f"{own(name)} takes (policy, batch), so it decides for every batch, and this worker decides once, before "
         "training. Write it as a function of the policy's name, def f(policy) -> bool, or train with --worker rllib."
     )
 

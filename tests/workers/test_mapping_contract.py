@@ -9,8 +9,11 @@ from mosaic.testing.worker import WorkerContractError
 from mosaic.testing.worker.check import check_resources
 from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.mapping import check_mapping
+from mosaic.testing.worker.policy_settings import check_policy_settings
+from mosaic.workers.api import PolicyOptions
 from mosaic.workers.registry import load_worker
 from mosaic.workers.tabular.worker import TabularWorker
+from mosaic.workers.toy import ToyWorker
 from tests.workers import liars
 from tests.workers.hosting import run_config
 
@@ -39,7 +42,7 @@ def setup(tmp_path, worker, params=None, steps=2000, patience_s=120.0, **setting
 
 def proofs(made):
     with made.at_home():
-        found = [*check_resources(made), *check_mapping(made, made.config)]
+        found = [*check_resources(made), *check_mapping(made, made.config), *check_policy_settings(made, made.config)]
     return {proof.capability: proof.seen for proof in found}
 
 
@@ -57,7 +60,8 @@ def test_tables(tmp_path, runs_here):
 def test_networks(tmp_path, runs_here):
     settings = {"environment": {"env_id": "gym/CartPole-v1", "num_envs": 4}, "training": {"preset": False}}
     seen = proofs(setup(tmp_path, "native", NETWORK, steps=4000, **settings))
-    assert seen.keys() == HONOURED
+    assert seen.keys() == {*HONOURED, "policy settings"}
+    assert seen["policy settings"].startswith("hidden=[3]: ")
     assert "refused: num_cpus, ray_address" in seen["resources"]
 
 
@@ -65,7 +69,8 @@ def test_networks(tmp_path, runs_here):
 @pytest.mark.timeout(900)
 def test_rllib(tmp_path):
     seen = proofs(setup(tmp_path, "rllib", RLLIB, steps=1500, patience_s=300, training={"algorithm": "ppo"}))
-    assert seen.keys() == HONOURED
+    assert seen.keys() == {*HONOURED, "policy settings"}
+    assert seen["policy settings"].startswith("fcnet_hiddens=[3]: ")
 
 
 @pytest.mark.parametrize(("worker", "params"), [("toy", None), ("script", {"command": PROGRAM})])
@@ -92,3 +97,12 @@ def test_the_check_sees_a_table_that_ignores_its_opponent(tmp_path, monkeypatch,
     made = setup(tmp_path, "tabular", {"report_every_steps": 400})
     with pytest.raises(WorkerContractError, match=r"worker tabular, unknown agent: a run with .* was accepted"):
         check_mapping(made, made.config)
+
+
+def test_a_worker_that_declares_settings_of_policies_and_ignores_them_is_caught(tmp_path, monkeypatch):
+    promised = {ToyWorker.info.algorithms[0]: PolicyOptions(options=("iteration_s",))}
+    changes = {"policy_options": promised, "agent_mapping": True, "paradigms": ("parameter_sharing",)}
+    monkeypatch.setattr(ToyWorker, "info", ToyWorker.info.model_copy(update=changes))
+    made = setup(tmp_path, "toy")
+    with pytest.raises(WorkerContractError, match=r"a run with .*no_such_policy.* was accepted"), made.at_home():
+        check_policy_settings(made, made.config)

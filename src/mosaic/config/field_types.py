@@ -88,6 +88,24 @@ def _none_is_empty(value: object) -> object:
     return {} if value is None else value
 
 
+def _check_policy_sections(sections: dict[str, object]) -> dict[str, object]:
+    return {name: _policy_section(name, section) for name, section in sections.items()}
+
+
+def _policy_section(name: str, section: object) -> dict[str, object]:
+    """Return one policy's settings without those that are null, which mean the run's own."""
+    if section is None:
+        return {}
+    if not isinstance(section, Mapping):
+        raise ValueError(f"'{name}' should be {{OPTION: VALUE}}, such as {{gamma: 0.9}}, not {shown(section)}")
+    kept = {key: value for key, value in section.items() if value is not None or key not in ("algorithm", "network")}
+    if not isinstance(kept.get("algorithm", ""), str):
+        raise ValueError(f"'{name}.algorithm' should be text, such as ppo, not {shown(kept['algorithm'])}")
+    if not isinstance(kept.get("network", {}), Mapping):
+        raise ValueError(f"'{name}.network' should be {{OPTION: VALUE}}, not {shown(kept['network'])}")
+    return kept
+
+
 def _auto_is_none(value: object) -> object:
     return None if isinstance(value, str) and value.casefold() == "auto" else value
 
@@ -100,5 +118,8 @@ Steps: TypeAlias = Annotated[int, Field(ge=1, le=MOST_STEPS)]
 Reference: TypeAlias = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 FreeOptions: TypeAlias = Annotated[dict[str, Any], BeforeValidator(_none_is_empty), AfterValidator(plain)]
 AnyCase = BeforeValidator(_lower)  # for settings with a few lower-case choices: `AEC` is `aec`
+PolicySections: TypeAlias = Annotated[
+    dict[str, Any], BeforeValidator(_none_is_empty), AfterValidator(plain), AfterValidator(_check_policy_sections)
+]
 SHAPES_CHECKPOINTS = "shapes checkpoints"  # marks an option that must not change when a run resumes from a checkpoint
 MosaicPicks = BeforeValidator(_auto_is_none)  # for settings where None lets Mosaic choose: `auto` means the same

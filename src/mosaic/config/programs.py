@@ -50,7 +50,8 @@ def _forms(config: RunConfig, home: Path | None) -> Iterator[tuple[str, str]]:
             yield place, reference
     if config.training.worker == "script":
         yield "training.worker", "script"
-    for place, text in _texts(config.training.params, "training.params"):
+    options = _texts({"params": config.training.params, "policies": config.training.policies}, "training")
+    for place, text in options:
         if _is_written_reference(text) and _names_program(text, home):
             yield place, text
     if config.checkpoint.folder is not None:  # a place to write to

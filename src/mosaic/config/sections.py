@@ -16,7 +16,17 @@ from pydantic import (
     model_validator,
 )
 
-from mosaic.config.field_types import LONGEST, AnyCase, FreeOptions, MosaicPicks, Reference, Steps, is_code, writable
+from mosaic.config.field_types import (
+    LONGEST,
+    AnyCase,
+    FreeOptions,
+    MosaicPicks,
+    PolicySections,
+    Reference,
+    Steps,
+    is_code,
+    writable,
+)
 from mosaic.core.errors import known_spelling, shown
 from mosaic.core.ids import EnvID
 from mosaic.core.plugins import plugins
@@ -342,4 +352,19 @@ class TrainingConfig(Section):
     preset: bool = Field(True, description="Take options that params does not set from the tuned preset of the env.")
     params: FreeOptions = Field(
         default_factory=dict, description="Options of the worker: see `mosaic schema WORKER ALGORITHM`."
+    )
+    policies: PolicySections = Field(
+        default_factory=dict,
+        description="Settings of single policies that learn, each instead of the run's: "
+        "{red: {lr: 1e-4, network: {fcnet_hiddens: [32]}, algorithm: ppo}}. See `mosaic schema WORKER ALGORITHM`.",
+        json_schema_extra={
+            "additionalProperties": {
+                "type": "object",
+                "properties": {
+                    "algorithm": {"type": "string", "description": "Algorithm of this policy."},
+                    "network": {"type": "object", "description": "Options of its network."},
+                },
+                "additionalProperties": True,
+            }
+        },
     )

@@ -130,3 +130,4 @@ class Assembled:
     architectures: tuple[Architecture, ...]  # of each policy
     engine: str
     said: str  # the choices made and why, in one line
+    networks: tuple[str | None, ...] = ()  # python:MODULE:FACTORY of each policy's own network

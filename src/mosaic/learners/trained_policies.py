@@ -39,7 +39,7 @@ def read_trained(
     if arguments == "policy and batch" or (arguments == "either" and honours_batches):
         if not honours_batches:
             raise InputError(
-                f"{asked} takes (policy, batch), so it decides for every batch anew, and this worker decides once, "
+                f"{asked} takes (policy, batch), so it decides for every batch, and this worker decides once, "
                 "before training. Write it as a function of the policy's name, def f(policy) -> bool, or train with "
                 "--worker rllib."
             )

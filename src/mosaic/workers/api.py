@@ -20,6 +20,17 @@ _Resource = Annotated[ResourceName, BeforeValidator(lambda name: ResourcesConfig
 SpaceKind = Literal["discrete", "multi_discrete", "multi_binary", "box", "pictures", "dict", "tuple"]
 
 
+class PolicyOptions(BaseModel):
+    """Options that `training.policies` may set for single policies, in runs with one of the algorithms."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    options: tuple[str, ...] = Field((), description="Options of learning: training.policies.NAME.OPTION.")
+    network: tuple[str, ...] = Field((), description="Options of networks: training.policies.NAME.network.OPTION.")
+    algorithms: tuple[str, ...] = Field((), description="Other algorithms that a policy of the run may have.")
+    one_algorithm: str = Field("", description="Why a policy cannot have any other algorithm, and what to do instead.")
+
+
 class WorkerCapabilities(BaseModel):
     """Capabilities that a worker promises.
 
@@ -52,6 +63,11 @@ class WorkerCapabilities(BaseModel):
     agent_mapping: bool = Field(
         False,
         description="Honours agents, policies_to_train and evaluation.opponents; else runs that set them are refused.",
+    )
+    policy_options: dict[str, PolicyOptions] = Field(
+        {},
+        description="By algorithm, the options that may differ from policy to policy (training.policies); runs that "
+        "set others, or use an algorithm that is not listed, are refused.",
     )
     evaluates: bool = Field(False, description="Honours `evaluation`; else runs that set it are refused.")
     curriculum: bool = Field(

@@ -168,7 +168,7 @@ def _asks_for_nothing_else(config: RunConfig, name: str) -> bool:
     """Return whether the worker supports all that is configured: algorithm, options, paradigm and resources."""
     worker, training = load_worker(name), config.training
     algorithm = algorithm_of(worker, training.algorithm)
-    if training.init is not None or algorithm not in worker.info.algorithms:
+    if training.init is not None or training.policies or algorithm not in worker.info.algorithms:
         return False
     if config.environment.curriculum and not worker.info.curriculum:
         return False

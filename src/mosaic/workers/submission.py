@@ -68,6 +68,8 @@ def unhonoured_settings(worker: Worker) -> dict[str, str]:
         refused |= dict.fromkeys(_MAPPING, "it decides itself who acts for whom")
     if not info.curriculum:
         refused["environment.curriculum"] = "it trains in the same env from beginning to end"
+    if not info.policy_options:
+        refused["training.policies"] = "all its policies have the same settings"
     if not info.init:
         refused["training.init"] = "it always starts with new weights"
     if not info.checkpoints:

@@ -26,7 +26,7 @@ def estimate(track: Track, agents: int, gamma: float, lam: float) -> tuple[NDArr
     steps, slots = track.policy_of.shape
     adv, ret = np.zeros(steps * slots, F), np.zeros(steps * slots, F)
     known = np.zeros(steps * slots, np.uint8)
-    advantages(track, agents, F(gamma), F(lam), np.ones(agents, F), adv, ret, known)
+    advantages(track, agents, np.array([gamma], F), np.array([lam], F), np.ones(agents, F), adv, ret, known)
     return adv, ret, known
 
 
@@ -147,7 +147,7 @@ def test_rewards_are_scaled_per_agent() -> None:
     track.who[:] = [[0, 1], [0, 1]]
     track.reward[:], track.ended[:] = 1.0, 1
     adv, ret, known = np.zeros(2, F), np.zeros(2, F), np.zeros(2, np.uint8)
-    advantages(track, 2, F(1), F(1), np.array([0.5, 3.0], F), adv, ret, known)
+    advantages(track, 2, np.ones(1, F), np.ones(1, F), np.array([0.5, 3.0], F), adv, ret, known)
     assert adv.tolist() == [0.5, 3.0]
 
 

@@ -9,6 +9,8 @@ from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
 from mosaic.learners.agent_roles import read_agent_roles
 from mosaic.workers.curriculum import begin_curriculum
+from mosaic.workers.policy_settings import read_policy_options
+from mosaic.workers.registry import load_worker
 from mosaic.workers.rllib.config.options import OPTIONS
 from mosaic.workers.rllib.config.resources import Placement
 from mosaic.workers.rllib.config.setup import RllibSetup
@@ -46,7 +48,9 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def make_setup(folder: Path, env: str, algorithm: str = "ppo", runners: int = 0, **said: Any) -> RllibSetup:
-    """`said`: fields of the run; `params` are added to small ones and `env_options` are its env's."""
+    """`said`: fields of the run; `params` are added to small ones, `policies` are those of training, `env_options` its
+    env's.
+    """
     params = {"fcnet_hiddens": [16], "num_envs_per_env_runner": 2, **SMALL[algorithm], **said.pop("params", {})}
     family, _, name = env.partition("/")
     config = RunConfig.model_validate(
@@ -57,7 +61,8 @@ def make_setup(folder: Path, env: str, algorithm: str = "ppo", runners: int = 0,
                 "options": said.pop("env_options", {}),
                 "curriculum": said.pop("curriculum", ()),
             },
-            "training": {"worker": "rllib", "algorithm": algorithm, "total_timesteps": 2000, "params": params},
+            "training": {"worker": "rllib", "algorithm": algorithm, "total_timesteps": 2000, "params": params}
+            | {"policies": said.pop("policies", {})},
             "telemetry": {"frames": False},
             **said,
         }

@@ -45,8 +45,11 @@ class PpoLearner:
         seed: int,
         total_env_steps: int | None = None,
         opponents: Opponents = NO_OPPONENTS,
+        own: Sequence[PpoOptions] = (),
     ) -> None:
+        """`own` are the options of each policy, if they differ."""
         self.workers, self.plan, self.options = workers, plan, options
+        self._own = own or (options,) * len(plan.names)
         self.total_env_steps = total_env_steps
         self.before = Counters()
         self.normalization = PolicyNormalization(
@@ -110,15 +113,10 @@ class PpoLearner:
         if self.self_play is not None:
             self.self_play.record()
 
-    def rates(self) -> Rates:
-        """Return the current values of the schedules."""
-        options, left = self.options, self._share_left()
-        final = options.ent_coef if options.ent_coef_final is None else options.ent_coef_final
-        return Rates(
-            learning_rate=options.learning_rate * _factor(options.learning_rate_schedule, left),
-            clip_range=options.clip_range * _factor(options.clip_range_schedule, left),
-            ent_coef=final + (options.ent_coef - final) * left,
-        )
+    def rates(self) -> list[Rates]:
+        """Return the current values of each policy's schedules."""
+        left = self._share_left()
+        return [_rates(options, left) for options in self._own]
 
     def _share_left(self) -> float:
         if not self.total_env_steps:
@@ -229,6 +227,15 @@ class PpoLearner:
 
 def _below(prefix: str, state: StateArrays) -> StateArrays:
     return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+
+
+def _rates(options: PpoOptions, left: float) -> Rates:
+    final = options.ent_coef if options.ent_coef_final is None else options.ent_coef_final
+    return Rates(
+        learning_rate=options.learning_rate * _factor(options.learning_rate_schedule, left),
+        clip_range=options.clip_range * _factor(options.clip_range_schedule, left),
+        ent_coef=final + (options.ent_coef - final) * left,
+    )
 
 
 def _factor(schedule: Schedule, left: float) -> float:

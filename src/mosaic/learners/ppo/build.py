@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,8 @@ from mosaic.models.layout import initial_weights
 from mosaic.models.packed_rows import RowPacking, row_packing
 from mosaic.runners.fixed_policies import ControllerOthers, make_others
 
+OwnOptions: TypeAlias = Callable[[PpoOptions, TrainingPlan], Mapping[PolicyID, PpoOptions]]
+
 
 def make_python_vector(
     config: RunConfig,
@@ -60,8 +63,11 @@ def make_python_vector(
 
 
 @sharing_envs()
-def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
-    """Make envs and policies; the caller closes the learner."""
+def assemble(config: RunConfig, options: PpoOptions, read_own: OwnOptions | None = None) -> Assembled:
+    """Make envs and policies; the caller closes the learner.
+
+    `read_own` returns the options of policies that have others than the run.
+    """
     set_product_threads(1)  # minibatches are small: more threads would spin
     spec = env_spec(config.environment)
     roles = read_agent_roles(config, spec)
@@ -70,16 +76,18 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
     rows = {agent: row_code(spec.observation_spaces[agent]) for agent in roles.learners}
     opponents = opponents_of(options, roles, spec)
     check_rollout_memory(config, options, roles, spec, opponents)  # it was free at submission, perhaps elsewhere
-    engine, why, compiled, envs, steps, threads, guests = equip(config, options, roles, spec, opponents)
+    own = read_own(options, plan) if read_own else {}
+    each = [own.get(name, options) for name in plan.names]
+    engine, why, compiled, envs, steps, threads, guests = equip(config, options, roles, spec, opponents, each)
     played = played_by_env(opponents, guests, envs, roles.learners)
     if threads > 1:  # a minibatch is divided, so that as many steps are made as with one thread
-        options = options.model_copy(update={"batch_size": max(2, options.batch_size // threads)})
+        each = [one.model_copy(update={"batch_size": max(2, one.batch_size // threads)}) for one in each]
     workers: list[RolloutWorker] = []
     architectures: tuple[Architecture, ...] = ()
     for number in range(threads):
         share = envs * (number + 1) // threads - envs * number // threads
         vector = _vector(config, roles, options, share, compiled, number, played)
-        architectures = _architectures(roles, options, vector.shape, rows)
+        architectures = _architectures(roles, each, vector.shape, rows)
         settings = RolloutSettings(
             steps,
             child_seed(config.seed, "lane", number),
@@ -90,18 +98,19 @@ def assemble(config: RunConfig, options: PpoOptions) -> Assembled:
             normalize_observations=options.normalize_observations,
         )
         if engine == "fused" and isinstance(vector, CompiledVector) and len(set(architectures)) == 1:
-            workers.append(_compiled_rollouts(vector, plan, architectures, options, settings, config.seed))
+            workers.append(_compiled_rollouts(vector, plan, architectures, each, settings, config.seed))
         else:
-            make_engine = partial(_make_engine, engine, architectures, options, config.seed)
+            make_engine = partial(_make_engine, engine, architectures, each, config.seed)
             packing = row_packing([*rows.values()])
-            workers.append(_python_rollouts(vector, plan, architectures, make_engine, options, settings, packing))
-    learner = PpoLearner(workers, plan, options, config.seed, config.training.total_timesteps, opponents)
+            workers.append(_python_rollouts(vector, plan, architectures, make_engine, each, settings, packing))
+    learner = PpoLearner(workers, plan, options, config.seed, config.training.total_timesteps, opponents, each)
     world = "compiled twin" if compiled else "Python envs"
     if opponents.foreign:
         world += f", {len(guests)} of them against {', '.join(opponents.foreign)}"
     learners = f"{threads} threads" if threads > 1 else "one thread"
     said = f"{engine} engine ({why}), {envs} × {config.environment.id} ({world}), {steps} steps a rollout, {learners}"
-    return Assembled(learner, roles, spec, architectures, engine, said)
+    networks = tuple(one.network for one in each)
+    return Assembled(learner, roles, spec, architectures, engine, said, networks)
 
 
 def _vector(
@@ -121,12 +130,12 @@ def _vector(
 
 
 def _architectures(
-    roles: AgentRoles, options: PpoOptions, shape: VectorShape, rows: dict[str, RowCode]
+    roles: AgentRoles, each: Sequence[PpoOptions], shape: VectorShape, rows: dict[str, RowCode]
 ) -> tuple[Architecture, ...]:
     plan = roles.plan
     critic = shape.width * len(shape.agents) if plan.central else 0
     made = []
-    for policy in range(len(plan.names)):
+    for policy, options in enumerate(each):
         agent = plan.agents_of(policy, shape.agents)[0]
         parts = rows[agent].parts if agent in rows else ()
         pictures = any(part.picture for part in parts)
@@ -151,13 +160,13 @@ def _compiled_rollouts(
     vector: CompiledVector,
     plan: TrainingPlan,
     architectures: Sequence[Architecture],
-    options: PpoOptions,
+    each: Sequence[PpoOptions],
     settings: RolloutSettings,
     run_seed: int,
 ) -> CompiledRollouts:
-    initial = [_initial(architectures, policy, options, run_seed) for policy in range(len(architectures))]
+    initial = [_initial(architectures, policy, each, run_seed) for policy in range(len(architectures))]
     policies = CompiledPolicies(architectures[0], initial, vector.shape, settings)
-    return CompiledRollouts(vector, plan, policies, _learn_settings(options, vector.shape, settings), settings)
+    return CompiledRollouts(vector, plan, policies, _learn_settings(each, vector.shape, settings), settings)
 
 
 def _python_rollouts(
@@ -165,45 +174,50 @@ def _python_rollouts(
     plan: TrainingPlan,
     architectures: Sequence[Architecture],
     make_engine: Callable[[int, int], Trains],
-    options: PpoOptions,
+    each: Sequence[PpoOptions],
     settings: RolloutSettings,
     packing: RowPacking | None = None,
 ) -> PythonRollouts:
     policies = EnginePolicies(architectures, make_engine, vector.shape, settings)
-    learning = _learn_settings(options, vector.shape, settings)
+    learning = _learn_settings(each, vector.shape, settings)
     return PythonRollouts(vector, plan, policies, learning, settings, packing)
 
 
-def _learn_settings(options: PpoOptions, shape: VectorShape, settings: RolloutSettings) -> LearnSettings:
-    return LearnSettings(
-        n_epochs=options.n_epochs,
-        batch_size=min(options.batch_size, settings.n_steps * shape.slots),
-        gamma=options.gamma,
-        gae_lambda=options.gae_lambda,
-        clip_range=options.clip_range,
-        clip_range_vf=options.clip_range_vf,
-        ent_coef=options.ent_coef,
-        vf_coef=options.vf_coef,
-        max_grad_norm=options.max_grad_norm,
-        target_kl=options.target_kl,
-        normalize_advantage=options.normalize_advantage,
+def _learn_settings(
+    each: Sequence[PpoOptions], shape: VectorShape, settings: RolloutSettings
+) -> tuple[LearnSettings, ...]:
+    return tuple(
+        LearnSettings(
+            n_epochs=options.n_epochs,
+            batch_size=min(options.batch_size, settings.n_steps * shape.slots),
+            gamma=options.gamma,
+            gae_lambda=options.gae_lambda,
+            clip_range=options.clip_range,
+            clip_range_vf=options.clip_range_vf,
+            ent_coef=options.ent_coef,
+            vf_coef=options.vf_coef,
+            max_grad_norm=options.max_grad_norm,
+            target_kl=options.target_kl,
+            normalize_advantage=options.normalize_advantage,
+        )
+        for options in each
     )
 
 
 def _make_engine(
     engine: EngineName,
     architectures: Sequence[Architecture],
-    options: PpoOptions,
+    each: Sequence[PpoOptions],
     run_seed: int,
     policy: int,
     seed: int,
 ) -> Trains:
     """Make one policy's engine; `seed` is of its random numbers, the weights depend on the run's seed alone."""
     if engine == "fused":
-        fused = FusedEngine(architectures[policy], seed, options.log_std_init)
-        fused.load(_initial(architectures, policy, options, run_seed))
+        fused = FusedEngine(architectures[policy], seed, each[policy].log_std_init)
+        fused.load(_initial(architectures, policy, each, run_seed))
         return fused
-    return _torch_engine(architectures[policy], child_seed(run_seed, "weights", policy), seed, options)
+    return _torch_engine(architectures[policy], child_seed(run_seed, "weights", policy), seed, each[policy])
 
 
 def _torch_engine(architecture: Architecture, seed: int, draws: int, options: PpoOptions) -> Trains:
@@ -225,6 +239,6 @@ def _torch_engine(architecture: Architecture, seed: int, draws: int, options: Pp
 
 
 def _initial(
-    architectures: Sequence[Architecture], policy: int, options: PpoOptions, run_seed: int
+    architectures: Sequence[Architecture], policy: int, each: Sequence[PpoOptions], run_seed: int
 ) -> NDArray[np.float32]:
-    return initial_weights(architectures[policy], child_seed(run_seed, "weights", policy), options.log_std_init)
+    return initial_weights(architectures[policy], child_seed(run_seed, "weights", policy), each[policy].log_std_init)

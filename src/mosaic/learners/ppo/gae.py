@@ -19,8 +19,8 @@ _ZERO = np.float32(0)
 def advantages(
     track: Track,
     agents: int,
-    gamma: np.float32,
-    lam: np.float32,
+    gamma: NDArray[np.float32],
+    lam: NDArray[np.float32],
     reward_scale: NDArray[np.float32],
     adv: NDArray[np.float32],
     ret: NDArray[np.float32],
@@ -29,7 +29,8 @@ def advantages(
     """Write advantage and return of every decision, flat over (time, slot); `known` marks those with an outcome.
 
     The last decision of an agent that is not on turn at the end has no successor yet: it is left out, and the one
-    before it bootstraps from its value. `reward_scale` is per agent.
+    before it bootstraps from its value. `reward_scale` is per agent, `gamma` and `lam` are per policy that learns; rows
+    of other policies, which are never read, get those of the first.
     """
     steps, slots = track.policy_of.shape
     envs = track.reward.shape[1] // agents
@@ -65,8 +66,11 @@ def advantages(
                 agent = track.who[time, slot]
                 value = track.value[time, slot]
                 if seen[agent]:
-                    error = paid[agent] + gamma * next_value[agent] - value
-                    next_advantage[agent] = error + gamma * lam * next_advantage[agent]
+                    policy = track.policy_of[time, slot]
+                    if policy < 0 or policy >= gamma.shape[0]:
+                        policy = 0
+                    error = paid[agent] + gamma[policy] * next_value[agent] - value
+                    next_advantage[agent] = error + gamma[policy] * lam[policy] * next_advantage[agent]
                     adv[place] = next_advantage[agent]
                     ret[place] = next_advantage[agent] + value
                     known[place] = 1

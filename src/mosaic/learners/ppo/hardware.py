@@ -42,9 +42,19 @@ class Equipment(NamedTuple):
     guests: tuple[Guest, ...]
 
 
-def equip(config: RunConfig, options: PpoOptions, roles: AgentRoles, spec: EnvSpec, opponents: Opponents) -> Equipment:
-    """Return the equipment; raise InputError where options, env and agents do not fit."""
-    engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in roles.learners])
+def equip(
+    config: RunConfig,
+    options: PpoOptions,
+    roles: AgentRoles,
+    spec: EnvSpec,
+    opponents: Opponents,
+    own: Sequence[PpoOptions] = (),
+) -> Equipment:
+    """Return the equipment; raise InputError where options, env and agents do not fit.
+
+    `own` are the options of policies that have their own.
+    """
+    engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in roles.learners], own)
     controlled = bool(roles.played or opponents.foreign)
     compiled = not controlled and is_compiled(config.environment)
     envs = _envs(config, options, roles, opponents)
@@ -56,11 +66,16 @@ def equip(config: RunConfig, options: PpoOptions, roles: AgentRoles, spec: EnvSp
 
 
 def settle_ppo(
-    config: RunConfig, options: PpoOptions, roles: AgentRoles, spec: EnvSpec, opponents: Opponents
+    config: RunConfig,
+    options: PpoOptions,
+    roles: AgentRoles,
+    spec: EnvSpec,
+    opponents: Opponents,
+    own: Sequence[PpoOptions] = (),
 ) -> tuple[RunConfig, PpoOptions]:
     """Return configuration and options with a value for every setting left to Mosaic."""
     rows = [row_code(spec.observation_spaces[agent]) for agent in roles.learners]
-    engine, _ = pick_engine(options, rows)
+    engine, _ = pick_engine(options, rows, own)
     chosen: dict[str, Any] = {"engine": engine}
     if options.device == "auto":
         chosen["device"] = "cuda" if engine == "torch" and cuda_is_available() else "cpu"
@@ -94,33 +109,41 @@ def cuda_is_available() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def check_ppo(config: RunConfig, options: PpoOptions, roles: AgentRoles, spec: EnvSpec) -> Opponents:
+def check_ppo(
+    config: RunConfig, options: PpoOptions, roles: AgentRoles, spec: EnvSpec, own: Sequence[PpoOptions] = ()
+) -> Opponents:
     """Raise InputError for all that is known ahead; machine code is loaded only where something depends on it."""
     opponents = opponents_of(options, roles, spec)
-    engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in roles.learners])
+    engine, why = pick_engine(options, [row_code(spec.observation_spaces[agent]) for agent in roles.learners], own)
     if options.network is not None and roles.plan.shares_critic:
         raise InputError(
             f"network={options.network}: with an actor for each agent their networks share the critic, and of a custom "
             "network it is not known which part is the critic. Add shared_actor=true, or leave network out."
         )
-    if engine == "torch":
-        _check_torch(options, why)
+    if roles.plan.shares_critic:
+        _check_shared_critic(options, own)
+    for each in (options, *own) if engine == "torch" else ():
+        _check_torch(each, why)
     if engine == "torch" or opponents.foreign or options.threads > 1 or options.env_processes:
-        equip(config, options, roles, spec, opponents)
+        equip(config, options, roles, spec, opponents, own)
+    _check_discounts(options, own)
     check_rollout_memory(config, options, roles, spec, opponents)
     return opponents
 
 
-def pick_engine(options: PpoOptions, rows: Sequence[RowCode]) -> tuple[EngineName, str]:
-    """Choose the fused engine where possible: it is an order of magnitude faster on small nets."""
-    pictures = any(part.picture for code in rows for part in code.parts)
+def pick_engine(options: PpoOptions, rows: Sequence[RowCode], own: Sequence[PpoOptions] = ()) -> tuple[EngineName, str]:
+    """Choose the fused engine where possible: it is an order of magnitude faster on small nets.
+
+    All policies have the same engine: torch if one of `own`, the options of single policies, needs it.
+    """
+    pictures, each = any(part.picture for code in rows for part in code.parts), (options, *own)
     needs = [
         reason
         for reason, needed in (
             ("pictures", pictures),
-            ("memory", options.memory is not None),
-            ("a custom network", options.network is not None),
-            ("an extra loss", options.extra_loss is not None),
+            ("memory", any(one.memory is not None for one in each)),
+            ("a custom network", any(one.network is not None for one in each)),
+            ("an extra loss", any(one.extra_loss is not None for one in each)),
             ("device=cuda", options.device == "cuda"),
             ("compile=true", options.compile),
         )
@@ -131,6 +154,38 @@ def pick_engine(options: PpoOptions, rows: Sequence[RowCode]) -> tuple[EngineNam
     if needs:
         return "torch", needs[0]
     return ("torch", "asked for") if options.engine == "torch" else ("fused", "a plain net")
+
+
+_SHARED = (
+    "n_epochs",
+    "target_kl",
+    "hidden",
+    "critic_hidden",
+    "activation",
+    "share_layers",
+    "memory",
+    "memory_size",
+    "network",
+)
+
+
+def _check_shared_critic(options: PpoOptions, own: Sequence[PpoOptions]) -> None:
+    """Raise InputError if policies that train one critic together differ in its shape or in their passes."""
+    for each in own:
+        for name in _SHARED:
+            if getattr(each, name) != getattr(options, name):
+                raise InputError(
+                    f"training.policies: {name} cannot differ between policies that share a critic: they train it "
+                    "together. Leave it out, or add shared_actor=true or --policies independent."
+                )
+
+
+def _check_discounts(options: PpoOptions, own: Sequence[PpoOptions]) -> None:
+    if options.normalize_rewards and any(one.gamma != options.gamma for one in own):
+        raise InputError(
+            "normalize_rewards scales by the deviation of discounted returns, with one gamma for the whole run, and "
+            "training.policies has several. Leave one of them out."
+        )
 
 
 def _check_torch(options: PpoOptions, why: str) -> None:

@@ -6,7 +6,7 @@ their weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.normalization import ObservationMoments
 from mosaic.learners.opponents import Guest
 from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, make_assignment, make_tally
-from mosaic.models.engine import StateArrays
+from mosaic.models.engine import LearnSettings, StateArrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,24 @@ class RolloutSettings:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Values that schedules change between iterations."""
+    """Values of one policy that schedules change between iterations."""
 
     learning_rate: float
     clip_range: float
     ent_coef: float
+
+
+@dataclass(frozen=True, slots=True)
+class Discounts:
+    """Discount factors and GAE parameters of each policy."""
+
+    gamma: NDArray[np.float32]
+    gae_lambda: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, learning: Sequence[LearnSettings]) -> Discounts:
+        gamma, gae_lambda = zip(*((each.gamma, each.gae_lambda) for each in learning), strict=True)
+        return cls(np.array(gamma, np.float32), np.array(gae_lambda, np.float32))
 
 
 class Stopwatch:
@@ -128,7 +141,9 @@ class RolloutWorker(Protocol):
 
     def collect(self) -> None: ...  # one rollout
 
-    def learn(self, rates: Rates, reward_scale: NDArray[np.float32]) -> list[dict[str, float]]: ...  # per policy
+    def learn(  # rates and losses are per policy
+        self, rates: Sequence[Rates], reward_scale: NDArray[np.float32]
+    ) -> list[dict[str, float]]: ...
 
     def env_state(self) -> StateArrays: ...  # of envs and random streams; empty if envs cannot be restored
 

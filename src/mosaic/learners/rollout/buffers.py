@@ -58,7 +58,10 @@ class RolloutBuffer(Generic[ExperienceT]):
         self._known = np.zeros(steps * shape.slots, np.uint8)  # rows whose outcome is known
         self._idx = np.zeros(steps * shape.slots, np.int64)
 
-    def estimate_advantages(self, gamma: np.float32, gae_lambda: np.float32, reward_scale: NDArray[np.float32]) -> None:
+    def estimate_advantages(
+        self, gamma: NDArray[np.float32], gae_lambda: NDArray[np.float32], reward_scale: NDArray[np.float32]
+    ) -> None:
+        """Compute advantages and returns; `gamma` and `gae_lambda` are of each policy that learns."""
         rows = self.rows
         advantages(self.track, self._agents, gamma, gae_lambda, reward_scale, rows.adv, rows.ret, self._known)
 

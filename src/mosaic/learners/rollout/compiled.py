@@ -16,7 +16,7 @@ from mosaic.learners.engines import fused_ppo_update as stats_of
 from mosaic.learners.engines.adam import load_optimiser_state, make_optimiser, optimiser_state
 from mosaic.learners.engines.fused_ppo_update import make_batch, make_hyper, update
 from mosaic.learners.normalization import ObservationMoments
-from mosaic.learners.rollout.base import Rates, RolloutSettings, Stopwatch
+from mosaic.learners.rollout.base import Discounts, Rates, RolloutSettings, Stopwatch
 from mosaic.learners.rollout.buffers import RolloutBuffer
 from mosaic.learners.rollout.compiled_inference import Pool, make_inference_buffers, make_pool
 from mosaic.learners.rollout.compiled_loop import collect
@@ -90,17 +90,19 @@ class CompiledRollouts:
         vector: CompiledVector,
         plan: TrainingPlan,
         policies: CompiledPolicies,
-        learning: LearnSettings,
+        learning: Sequence[LearnSettings],
         settings: RolloutSettings,
     ) -> None:
+        """`learning` is of each policy."""
         self.vector, self.plan, self.policies = vector, plan, policies
         shape, seed, architecture = vector.shape, settings.seed, policies.architecture
-        self._hyper = make_hyper(learning)
-        rows = settings.n_steps * shape.slots
+        self._hyper = [make_hyper(each) for each in learning]
+        self._discounts = Discounts.of(learning)
+        rows, batch_size = settings.n_steps * shape.slots, max(each.batch_size for each in learning)
         mask_width = shape.mask_width if shape.masked else 0
         batch = make_batch(rows, shape.width, shape.parts, mask_width, architecture.critic_observation)
         self.buffer = RolloutBuffer(batch, shape, settings.n_steps)
-        self._scratch = make_scratch(policies.model, max(shape.slots, shape.rows, min(learning.batch_size, rows)))
+        self._scratch = make_scratch(policies.model, max(shape.slots, shape.rows, min(batch_size, rows)))
         self._inference = make_inference_buffers(shape, architecture, len(policies), child_seed(seed, "actions"))
         self.assignment, self.tally = settings.make_assignment(plan, shape), settings.make_tally(plan, shape)
         self._bound = bool(settings.bound)
@@ -134,27 +136,30 @@ class CompiledRollouts:
             self._inference,
             self._scratch,
             self.policies.learners,
-            self._hyper.gamma,
+            self._hyper[0].gamma,
         )
         vector.rew[:] = buffer.track.reward[-1]  # as after a step of the vector env itself
         self.env_steps += buffer.steps * vector.shape.envs
         inference_s, env_s = clock / max(1, int(clock.sum())) * (perf_counter() - started)
         self.times.add(float(env_s), float(inference_s))
 
-    def learn(self, rates: Rates, reward_scale: NDArray[np.float32]) -> list[dict[str, float]]:
+    def learn(self, rates: Sequence[Rates], reward_scale: NDArray[np.float32]) -> list[dict[str, float]]:
         started = perf_counter()
         buffer, model = self.buffer, self.policies.model
-        hyper = self._hyper._replace(clip_range=np.float32(rates.clip_range), ent_coef=np.float32(rates.ent_coef))
-        buffer.estimate_advantages(hyper.gamma, hyper.gae_lambda, reward_scale)
+        buffer.estimate_advantages(self._discounts.gamma, self._discounts.gae_lambda, reward_scale)
+        hypers = [
+            hyper._replace(clip_range=np.float32(rate.clip_range), ent_coef=np.float32(rate.ent_coef))
+            for hyper, rate in zip(self._hyper, rates, strict=True)
+        ]
         passes = 1
-        if self.shared_critic is not None:
-            passes, epochs = interleaved(int(hyper.n_epochs), may_end_early=bool(hyper.target_kl))
-            hyper = hyper._replace(n_epochs=np.int64(epochs))
+        if self.shared_critic is not None:  # their policies have the same epochs
+            passes, epochs = interleaved(int(hypers[0].n_epochs), may_end_early=bool(hypers[0].target_kl))
+            hypers = [hyper._replace(n_epochs=np.int64(epochs)) for hyper in hypers]
 
         def learn_one(policy: int) -> dict[str, float]:
             stats, idx, optimiser = np.zeros(stats_of.STATS), buffer.rows_of(policy), self.policies.optimisers[policy]
-            scratch, shuffle = self._scratch, self._shuffle
-            update(optimiser, model, hyper, rates.learning_rate, buffer.rows, idx, scratch, shuffle, stats)
+            hyper, rate, scratch, shuffle = hypers[policy], rates[policy].learning_rate, self._scratch, self._shuffle
+            update(optimiser, model, hyper, rate, buffer.rows, idx, scratch, shuffle, stats)
             return explain_stats(stats)
 
         learners = [k for k, trained in enumerate(self.plan.trained) if trained and len(buffer.rows_of(k))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
 
@@ -13,7 +13,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.rollout.arrays import record_step
-from mosaic.learners.rollout.base import Rates, RolloutSettings, Stopwatch
+from mosaic.learners.rollout.base import Discounts, Rates, RolloutSettings, Stopwatch
 from mosaic.learners.rollout.buffers import NO_POLICY, SequenceBuffer, make_rollout
 from mosaic.learners.rollout.compiled_inference import join_observations
 from mosaic.learners.rollout.engine_policies import EnginePolicies, RandomMoves
@@ -30,10 +30,11 @@ class PythonRollouts:
         vector: VectorEnv,
         plan: TrainingPlan,
         policies: EnginePolicies,
-        learning: LearnSettings,
+        learning: Sequence[LearnSettings],
         settings: RolloutSettings,
         packing: RowPacking | None = None,
     ) -> None:
+        """`learning` is of each policy."""
         self.vector, self.plan, self.policies = vector, plan, policies
         shape, seed = vector.shape, settings.seed
         if policies.normalizes:  # normalised images are not bytes any more
@@ -44,7 +45,7 @@ class PythonRollouts:
         self.assignment, self.tally = settings.make_assignment(plan, shape), settings.make_tally(plan, shape)
         self.times = Stopwatch()
         self.env_steps = 0
-        self._learning, self._seed = learning, seed
+        self._learning, self._discounts, self._seed = learning, Discounts.of(learning), seed
         self._random_moves = RandomMoves(shape, self.assignment, policies.learners, child_seed(seed, "slips"))
         self.shared_critic: SharedCritic | None = None
         if plan.shares_critic:
@@ -140,10 +141,8 @@ class PythonRollouts:
         vector, track = self.vector, self.buffer.track
         track.reward[time] = vector.rew
         played_by = self.assignment.policy_of.copy() if vector.trunc.any() else None
-        gamma = np.float32(self._learning.gamma)
-        cut = record_step(
-            self.tally, self.assignment, track, time, vector.term, vector.trunc, self.policies.learners, gamma
-        )
+        gamma, learners = np.float32(self._learning[0].gamma), self.policies.learners
+        cut = record_step(self.tally, self.assignment, track, time, vector.term, vector.trunc, learners, gamma)
         self.buffer.end_episodes(time)
         if cut and played_by is not None:
             self._bootstrap(time, played_by)
@@ -193,20 +192,23 @@ class PythonRollouts:
             if len(rows):
                 track.value[last, rows] = self._values(policy, seen, joined, rows, owner[rows])
 
-    def learn(self, rates: Rates, reward_scale: NDArray[np.float32]) -> list[dict[str, float]]:
+    def learn(self, rates: Sequence[Rates], reward_scale: NDArray[np.float32]) -> list[dict[str, float]]:
         started = perf_counter()
-        learning = replace(self._learning, clip_range=rates.clip_range, ent_coef=rates.ent_coef)
         buffer = self.buffer
-        buffer.estimate_advantages(np.float32(learning.gamma), np.float32(learning.gae_lambda), reward_scale)
-        passes, epochs = 1, learning.n_epochs
-        if self.shared_critic is not None:
-            passes, epochs = interleaved(learning.n_epochs, may_end_early=learning.target_kl is not None)
-        learning = replace(learning, n_epochs=epochs)
+        buffer.estimate_advantages(self._discounts.gamma, self._discounts.gae_lambda, reward_scale)
+        each = [
+            replace(learning, clip_range=rate.clip_range, ent_coef=rate.ent_coef)
+            for learning, rate in zip(self._learning, rates, strict=True)
+        ]
+        passes = 1
+        if self.shared_critic is not None:  # their policies have the same epochs
+            passes, epochs = interleaved(each[0].n_epochs, may_end_early=each[0].target_kl is not None)
+            each = [replace(learning, n_epochs=epochs) for learning in each]
 
         def learn_one(policy: int) -> dict[str, float]:
             rows, engine = self.policies.fit(policy, buffer.rows), self.policies.engines[policy]
-            idx = buffer.rows_of(policy).copy()
-            return engine.learn(rows, buffer.owner, buffer.first, idx, learning, rates.learning_rate)
+            idx, rate = buffer.rows_of(policy).copy(), rates[policy].learning_rate
+            return engine.learn(rows, buffer.owner, buffer.first, idx, each[policy], rate)
 
         learners = [k for k, trained in enumerate(self.plan.trained) if trained and len(buffer.rows_of(k))]
         if self.shared_critic is None:

@@ -27,6 +27,7 @@ from mosaic.testing.worker.life_cycle import (
     check_whole,
 )
 from mosaic.testing.worker.mapping import check_mapping
+from mosaic.testing.worker.policy_settings import check_policy_settings
 from mosaic.testing.worker.population import check_population
 from mosaic.testing.worker.rehearsal import ContractProof, WorkerContractError
 from mosaic.testing.worker.settings import check_settings
@@ -199,6 +200,7 @@ def _prove(
     proofs = check_options(setup.worker)
     proofs += check_resources(setup)
     proofs += check_mapping(setup, short)
+    proofs += check_policy_settings(setup, short)
     whole, first, original = check_whole(setup)
     proofs += whole
     proofs += check_seeds(setup, first)

@@ -43,6 +43,7 @@ ELSEWHERE: dict[str, str] = {
     "policy_configuration": "paradigm",
     "agents": "agent mapping",
     "policies_to_train": "agent mapping",
+    "training.policies": "policy settings",
     "environment.num_envs": "resources",
     "resources.num_env_runners": "resources",
     "resources.num_gpus": "resources",
@@ -79,6 +80,7 @@ _REFUSED: dict[str, object] = {
     "telemetry.report_every_s": 0.5,
     "agents": {"b": CONSTANT},
     "policies_to_train": ["learner"],
+    "training.policies": {"learner": {"gamma": 0.5}},
 }
 _ALONE = ("checkpoint.every_iterations", "checkpoint.every_minutes")  # instead of every_steps, so in other runs
 _PROMISE = "a setting is honoured, refused before there is a run, or declared not applicable"

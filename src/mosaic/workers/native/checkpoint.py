@@ -34,22 +34,22 @@ def weights_file(checkpoint: Checkpoint, policy: str) -> str:
     return next(name for name in checkpoint.manifest.policies[policy].files if name.endswith(".safetensors"))
 
 
-def save_policies(folder: Path, assembled: Assembled, network: str | None, epsilon: float | None) -> None:
+def save_policies(folder: Path, assembled: Assembled, epsilon: float | None) -> None:
     """Write everything that is needed to play the policies.
 
-    `network` names a user's network class; `epsilon` is the current share of random actions of a policy of action
-    values.
+    `epsilon` is the current share of random actions of a policy of action values.
     """
     from mosaic.models.weights_file import save_weights
 
     learner = assembled.learner
+    networks = {policy_file(policy): code for policy, code in enumerate(assembled.networks) if code is not None}
     for policy, architecture in enumerate(assembled.architectures):
         moments = learner.scaler(policy)
         width = architecture.observation
         extra = {} if moments is None else {"shift": moments.shift[:width], "scale": moments.scale[:width]}
-        own = network is not None
+        own = policy_file(policy) in networks
         save_weights(folder / policy_file(policy), architecture, learner.weights(policy), extra, own_network=own)
-    facts = {"engine": assembled.engine, "network": network, "epsilon": epsilon}
+    facts = {"engine": assembled.engine, "networks": networks, "epsilon": epsilon}
     (folder / FACTS).write_text(json.dumps(facts))
 
 
@@ -75,7 +75,8 @@ def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyCo
     actions = {agent: action_code(spec.action_spaces[agent]) for agent in rows}
     scaler = _scaler(saved)
     facts = json.loads((folder / FACTS).read_text())
-    network, epsilon = facts["network"], facts.get("epsilon")  # DQN's exploration
+    network = facts["networks"].get(file) if "networks" in facts else facts["network"]  # written by older versions
+    epsilon = facts.get("epsilon")  # DQN's exploration
     explores = epsilon is not None and sampling is not None and sampling.temperature is None
     temperature = None if sampling is None or explores else sampling.temperature or 1.0
     made: PolicyController

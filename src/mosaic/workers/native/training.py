@@ -178,9 +178,8 @@ class NativeTraining:
             yield from evaluate_learners(context.config, make, roles.played, self._camera, stopped)
 
     def _save_policies(self, folder: Path) -> None:
-        network: str | None = getattr(self._context.options, "network", None)
         epsilon: float | None = None if self._stochastic else getattr(self._learner, "epsilon", None)
-        save_policies(folder, self._assembled, network, epsilon)
+        save_policies(folder, self._assembled, epsilon)
 
 
 def _load(checkpoint: Checkpoint, assembled: Assembled) -> int:

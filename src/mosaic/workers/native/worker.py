@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from functools import partial
 from importlib.metadata import version
@@ -17,10 +17,11 @@ from mosaic.learners.ppo.options import A2cOptions, PpoOptions
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.store.checkpoints import Checkpoint
 from mosaic.store.policies.run_policy import parse_init
-from mosaic.workers.api import WorkerCapabilities
+from mosaic.workers.api import PolicyOptions, WorkerCapabilities
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.loop import train
+from mosaic.workers.policy_settings import read_policy_options
 from mosaic.workers.resolution import with_limit
 
 if TYPE_CHECKING:  # modules that import numba are imported when a run begins
@@ -51,6 +52,40 @@ class NativeDqnOptions(DqnOptions, Reporting):
 
 _OPTIONS: Mapping[str, type[Reporting]] = {"ppo": NativePpoOptions, "a2c": NativeA2cOptions, "dqn": NativeDqnOptions}
 
+_LEARNING = (
+    "learning_rate",
+    "learning_rate_schedule",
+    "batch_size",
+    "n_epochs",
+    "gamma",
+    "gae_lambda",
+    "clip_range",
+    "clip_range_schedule",
+    "clip_range_vf",
+    "ent_coef",
+    "ent_coef_final",
+    "vf_coef",
+    "max_grad_norm",
+    "target_kl",
+    "normalize_advantage",
+    "extra_loss",
+)
+_NETWORK = (
+    "hidden",
+    "critic_hidden",
+    "activation",
+    "share_layers",
+    "log_std_init",
+    "memory",
+    "memory_size",
+    "network",
+)
+_ON_POLICY = "DQN replays old experience and the others learn from each rollout once, so they do not mix."
+
+
+def _policy_options(other: str) -> PolicyOptions:
+    return PolicyOptions(options=_LEARNING, network=_NETWORK, algorithms=(other,), one_algorithm=_ON_POLICY)
+
 
 class NativeWorker:
     info = WorkerCapabilities(
@@ -69,6 +104,7 @@ class NativeWorker:
         samples=True,
         gpu=True,
         agent_mapping=True,
+        policy_options={"ppo": _policy_options("a2c"), "a2c": _policy_options("ppo")},  # DQN trains one policy
         evaluates=True,
         init=True,
         curriculum=True,
@@ -92,8 +128,9 @@ class NativeWorker:
         others = [*roles.played.values()]
         if isinstance(options, PpoOptions | DqnOptions):
             options = meet_resources(options, config, roles, spec)
+        own = tuple(read_policy_options(self, config, options, roles.plan).values())
         if isinstance(options, PpoOptions):
-            others += check_ppo(config, options, roles, spec).foreign
+            others += check_ppo(config, options, roles, spec, _all_ppo(own)).foreign
         if isinstance(options, DqnOptions):
             check_dqn(config, roles, spec, options)
             if options.env_processes:
@@ -114,7 +151,8 @@ class NativeWorker:
         config, roles = with_limit(config), read_agent_roles(config, spec)
         if isinstance(options, PpoOptions):
             options = meet_resources(options, config, roles, spec)
-            return settle_ppo(config, options, roles, spec, opponents_of(options, roles, spec))
+            own = _all_ppo(read_policy_options(self, config, options, roles.plan).values())
+            return settle_ppo(config, options, roles, spec, opponents_of(options, roles, spec), own)
         assert isinstance(options, DqnOptions)
         return settle_dqn(config, meet_resources(options, config, roles, spec), roles, spec)
 
@@ -154,7 +192,11 @@ def _assemble(context: WorkerContext) -> Assembled:
     from mosaic.learners.ppo.build import assemble
 
     assert isinstance(options, PpoOptions)
-    return assemble(config, options)
+    return assemble(config, options, partial(read_policy_options, worker, config))
+
+
+def _all_ppo(options: Iterable[BaseModel]) -> tuple[PpoOptions, ...]:
+    return tuple(each for each in options if isinstance(each, PpoOptions))
 
 
 worker = NativeWorker()

@@ -27,7 +27,9 @@ from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners
 from mosaic.workers.loop import Progress
 from mosaic.workers.loop import train as train_loop
+from mosaic.workers.policy_settings import read_policy_options
 from mosaic.workers.ray_record import StartRay, ray_of_run
+from mosaic.workers.registry import load_worker
 from mosaic.workers.resolution import with_limit, with_options
 from mosaic.workers.rllib.checkpoint.state import load_state, save_state
 from mosaic.workers.rllib.config.options import ASYNCHRONOUS, RllibOptions
@@ -104,6 +106,7 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> RllibSetup:
         _store_placement(context, placement)
         config, options = context.config, context.options
         assert isinstance(options, RllibOptions)
+    own = read_policy_options(load_worker("rllib"), config, options, roles.plan)
     return RllibSetup(
         config,
         options,
@@ -114,6 +117,7 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> RllibSetup:
         context.folder.path,
         attempt=context.attempt,
         curriculum=context.curriculum,
+        own=own,
     )
 
 

@@ -9,8 +9,10 @@ from pydantic import BaseModel
 
 from mosaic.core.errors import InputError
 from mosaic.workers.api import WorkerCapabilities
+from mosaic.workers.policy_settings import read_policy_options
 from mosaic.workers.resolution import with_limit
 from mosaic.workers.rllib.config.options import ASYNCHRONOUS, OPTIONS, RllibOptions, snapshot_interval
+from mosaic.workers.rllib.config.policy_options import POLICY_OPTIONS, check_shared_parts
 
 if TYPE_CHECKING:  # modules that import numba or ray are imported when a run begins
     from mosaic.config.run import RunConfig
@@ -48,6 +50,7 @@ class RllibWorker:
         samples=True,
         gpu=True,
         agent_mapping=True,
+        policy_options=dict(POLICY_OPTIONS),
         evaluates=True,
         curriculum=True,
         resources=("num_env_runners", "num_gpus", "num_cpus", "runtime", "ray_address", "num_envs"),
@@ -87,8 +90,11 @@ class RllibWorker:
         check_players(roles.played.values(), spec)
         if options.names_code:
             _check_code(config, options, spec, roles)
-        for agent in roles.learners:
-            _check_spaces(algorithm, options, agent, spec, central=roles.plan.central)
+        own = read_policy_options(self, config, options, roles.plan)
+        check_shared_parts(options, own, roles.plan)
+        for agent, policy in zip(roles.learners, roles.plan.policy_of, strict=True):
+            options_here = own.get(roles.plan.names[policy], options)
+            _check_spaces(algorithm, options_here, agent, spec, central=roles.plan.central)
         if algorithm == "sac":
             _check_all_legal(config)
 

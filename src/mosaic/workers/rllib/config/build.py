@@ -20,6 +20,7 @@ from mosaic.envs.vector.encoding import action_code
 from mosaic.learners.trained_policies import BatchRule
 from mosaic.workers.rllib.config.hook import apply_hook, changes
 from mosaic.workers.rllib.config.options import ReplayOptions, Settings, replay_settings, training_settings
+from mosaic.workers.rllib.config.policy_options import module_overrides
 from mosaic.workers.rllib.config.setup import IN_STEP, RllibSetup
 from mosaic.workers.rllib.config.user_classes import Connectors, UserClasses, load_user_classes
 from mosaic.workers.rllib.env.env import make_rllib_env
@@ -182,6 +183,8 @@ def _replay(setup: RllibSetup, options: ReplayOptions) -> Settings:
 
 
 def _set_modules(config: AlgorithmConfig, setup: RllibSetup, mapping: Mapping | None, user: UserClasses) -> None:
+    overrides = {setup.modules[policy]: module_overrides(setup.options, own) for policy, own in setup.own.items()}
+    config.rl_module(algorithm_config_overrides_per_module=overrides)
     specs = {module: module_spec(setup, policy, user.rl_module) for policy, module in setup.modules.items()}
     if setup.single:
         (spec,) = specs.values()
@@ -222,13 +225,9 @@ def has_twin(setup: RllibSetup) -> bool:
     """Return whether all agents learn, act and end together in a compiled env, with networks without memory."""
     options, roles, spec = setup.options, setup.roles, setup.spec
     other = setup.single or setup.masked or roles.plan.self_play or roles.played or spec.facts.turn_based
-    if (
-        other
-        or options.use_lstm
-        or options.acts_with_code
-        or options.callbacks
-        or options.observation_filter != "NoFilter"
-    ):
+    recurrent = any(setup.options_of(policy).use_lstm for policy in roles.plan.names)
+    own_code = options.acts_with_code or options.callbacks
+    if other or recurrent or own_code or options.observation_filter != "NoFilter":
         return False
     from mosaic.envs.compiled.registry import find_kernel
 

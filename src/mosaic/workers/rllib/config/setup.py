@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -37,6 +37,10 @@ class RllibSetup:
     folder: Path  # the run's
     attempt: int = 1
     curriculum: CurriculumProgress | None = None
+    own: Mapping[PolicyID, RllibOptions] = field(default_factory=dict)  # options of policies that have others
+
+    def options_of(self, policy: PolicyID) -> RllibOptions:
+        return self.own.get(policy, self.options)
 
     @property
     def algorithm(self) -> str:

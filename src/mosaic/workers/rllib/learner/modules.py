@@ -55,13 +55,14 @@ def module_spec(setup: RllibSetup, policy: PolicyID, own: type[TorchRLModule] | 
 
     `own` is a user's class, instead of RLlib's default.
     """
-    settings = model_settings(setup.options)
+    options = setup.options_of(policy)
+    settings = model_settings(options)
     if setup.roles.plan.central:
         settings["vf_share_layers"] = True  # the actor's encoder alone: the central critic has its own
     if setup.masked and setup.algorithm == "sac":
         raise no_masks(setup.spec.env_id)
     config = asdict(DefaultModelConfig(**settings))
-    config |= setup.options.model_dump(mode="json", include=set(_ALSO.get(setup.algorithm, ())))
+    config |= options.model_dump(mode="json", include=set(_ALSO.get(setup.algorithm, ())))
     return RLModuleSpec(module_class=module_class(setup.algorithm, own), model_config=config)
 
 
