@@ -101,6 +101,10 @@ NATIVE = "Options that may differ from policy to policy: learning_rate, learning
         ({"policies": {"agent": {"algorithm": "ppp"}}}, "There is no algorithm of the worker native named 'ppp'."),
         ({"policies": {"agent": {"gamma": 0.9}}, "params": {"normalize_rewards": True}}, "normalize_rewards scales by"),
         (
+            {"policies": {"agent_0": {"n_epochs": 1}}, "policy_configuration": "shared_value_function"},
+            "training.policies: n_epochs cannot differ between policies that share a critic",
+        ),
+        (
             {"policies": {"agent": {"algorithm": "sac"}}, "worker": "rllib"},
             "training.policies.agent.algorithm=sac: the run trains with ppo. RLlib has one loss and one training loop",
         ),
@@ -114,11 +118,11 @@ NATIVE = "Options that may differ from policy to policy: learning_rate, learning
         ),
         (
             {
-                "policies": {"agent": {"network": {"fcnet_hiddens": [8]}}},
+                "policies": {"agent_0": {"network": {"fcnet_hiddens": [8]}}},
                 "worker": "rllib",
                 "policy_configuration": "shared_value_function",
             },
-            "agent.network cannot be honoured with shared_value_function: the policies share one critic",
+            "agent_0.network cannot be honoured with shared_value_function: the policies share one critic",
         ),
     ],
 )
