@@ -9,8 +9,6 @@ from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
 from mosaic.learners.agent_roles import read_agent_roles
 from mosaic.workers.curriculum import begin_curriculum
-from mosaic.workers.policy_settings import read_policy_options
-from mosaic.workers.registry import load_worker
 from mosaic.workers.rllib.config.options import OPTIONS
 from mosaic.workers.rllib.config.resources import Placement
 from mosaic.workers.rllib.config.setup import RllibSetup
