@@ -7,6 +7,7 @@ import pytest
 from gymnasium import spaces
 
 from mosaic.config.loading import parse_run_config
+from mosaic.config.programs import named_programs
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.plugins import plugins
@@ -20,7 +21,7 @@ from mosaic.workers.curriculum import CurriculumProgress, begin_curriculum
 from mosaic.workers.inbox import Inbox
 from mosaic.workers.registry import load_worker, parse_params
 from mosaic.workers.resolution import resolve
-from tests.workers.hosting import run_config
+from tests.workers.hosting import new_folder, run_config
 from tests.workers.watching import EagerContext, train_here, without_clocks
 
 DUEL = "python:mosaic.testing.duel:Duel"
@@ -207,6 +208,20 @@ def test_a_resumed_run_continues_in_its_stage(env_id, stages, tmp_path):
     if env_id != DUEL:  # compiled envs continue exactly
         original = [event for event in events if event["kind"] == "iteration"]
         assert told[-1]["episode_reward_mean"] == original[-1]["episode_reward_mean"]
+
+
+def test_a_run_that_has_not_left_its_first_stage_is_shown_too(tmp_path):
+    context = train_here(tmp_path, native(total_timesteps=128), WorkerContext)
+    assert [row.env_steps for row in details_of(context.folder).stages] == [0, None, None]
+    (tmp_path / "new").mkdir()
+    new = new_folder(tmp_path / "new", native())
+    assert [row.env_steps for row in details_of(new).stages] == [0, None, None]
+
+
+def test_code_in_the_options_of_a_stage_is_found():
+    stages = [{"until_steps": 5}, {"options": {"map": "python:evil:make"}}]
+    config = parse_run_config({"environment": {"env_id": "gym/CartPole-v1", "curriculum": stages}})
+    assert named_programs(config) == ["environment.curriculum.1.options.map: python:evil:make"]
 
 
 def test_stop_reward_counts_in_the_last_stage_only(tmp_path):

@@ -69,7 +69,11 @@ def _environment(environment: EnvironmentConfig) -> Iterator[tuple[str, str]]:
         if split_reference(wrapper)[0] == "python":
             yield f"environment.wrappers.{index}", wrapper
     borrowed = bool(_GYM_COMPATIBILITY.match(name))
-    for place, text in _texts(environment.options, "environment.options"):
+    stages = {
+        f"environment.curriculum.{index}.options": each.options for index, each in enumerate(environment.curriculum)
+    }
+    found = [each for place, options in stages.items() for each in _texts(options, place)]
+    for place, text in (*_texts(environment.options, "environment.options"), *found):
         if _CODE.match(text) or (borrowed and ":" in text):
             yield place, text
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from mosaic.telemetry.curves.curves import Axis
 
 
+_STAGE = "curriculum/stage"  # of events where a stage begins
+
+
 class ReadModel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
@@ -166,9 +169,12 @@ def _stages(folder: RunFolder, config: dict[str, Any]) -> tuple[StageRow, ...]:
     configured = (config.get("environment") or {}).get("curriculum") or ()
     if not configured:
         return ()
-    begun: dict[int, int | None] = {1: 0}
-    reached = curve_of(folder, "curriculum/stage", buckets=len(configured))
-    begun |= {int(stage): int(x) for x, stage in zip(reached.x, reached.mean, strict=True) if stage is not None}
+    from mosaic.telemetry.curves.curves import Curves
+
+    begun, curves = {1: 0}, Curves(folder.path)
+    if curves.has(_STAGE):  # the first stage has no event
+        reached = curves.query(_STAGE, "env_steps", len(configured))
+        begun |= {int(stage): int(x) for x, stage in zip(reached.x, reached.mean, strict=True)}
     return tuple(
         StageRow(stage=number, options=stage.get("options") or {}, env_steps=begun.get(number))
         for number, stage in enumerate(configured, 1)
