@@ -124,6 +124,14 @@ def test_a_step_is_saved_once_over_pauses_requests_and_attempts(tmp_path):
     assert len(steps) == len(set(steps))
 
 
+def test_a_worker_that_saves_its_last_step_twice_tells_of_it_once(tmp_path, installed_liars):
+    folder = new_folder(tmp_path, run_config("honest", training={"total_timesteps": 100}))
+    with Hosted(folder) as host:
+        assert host.wait() == 0
+    assert [event["env_steps"] for event in host.events("checkpoint")] == [50, 100]
+    assert [event["path"] for event in host.events("checkpoint_exists")] == ["100"]
+
+
 def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path):
     folder = toy(tmp_path, training={"total_timesteps": 2000})
     with Hosted(folder) as host:

@@ -248,7 +248,7 @@ class WorkerContext:
         The best checkpoint is the one with the highest `rating`, or `reward` if no rating is given; in self-play
         without a rating, pass `best_by="env_steps"`.
         """
-        settings, began_s = self.config.checkpoint, perf_counter()
+        settings, began_s, again = self.config.checkpoint, perf_counter(), self.has_checkpoint_at(env_steps)
         self._writer.sync()  # a checkpoint must not outlive the events that led to it
         if self.curriculum is not None and not self.curriculum.is_last:
             reward = None  # of an easier env: it would be the best checkpoint of the run
@@ -264,7 +264,7 @@ class WorkerContext:
         ended_s = perf_counter()
         self.patience.saved(ended_s - began_s)
         self._pace.saved(env_steps, ended_s - began_s)
-        self.report(kind="checkpoint", env_steps=env_steps, path=path.name)
+        self.report(kind="checkpoint_exists" if again else "checkpoint", env_steps=env_steps, path=path.name)
         return path
 
     def _provenance(self) -> Provenance:

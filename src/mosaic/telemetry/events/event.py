@@ -76,7 +76,7 @@ class MetricEvent(TypedDict, total=False):
     # kinds "alert", "equipped", "stage", "compiling", "curriculum": what is wrong, what trains, what the start
     # is doing, which options change
     message: str
-    # kinds "checkpoint" and "checkpoint_exists", the answer to a request at a step that is saved already
+    # kinds "checkpoint", once for a step, and "checkpoint_exists": it was asked for or saved again
     path: str
 
 
