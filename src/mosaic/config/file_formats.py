@@ -1,4 +1,4 @@
-"""Files of settings: JSON, YAML and TOML read as plain data, and TOML written."""
+"""Files of settings: JSON, YAML and TOML, read and written as plain data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from mosaic.config.yaml import read_yaml
+from mosaic.config.yaml import read_yaml, write_yaml
 from mosaic.core.errors import FormatError, InputError, did_you_mean, shown
 from mosaic.core.ids import Json
 
@@ -19,10 +19,20 @@ from mosaic.core.ids import Json
 def read_document(path: str | PathLike[str]) -> dict[str, object]:
     """Return the mapping that a .json, .yaml, .yml or .toml file holds."""
     file = Path(path)
+    _reader(file)
+    return parse_document(_read_text(file), file)
+
+
+def _reader(file: Path) -> Callable[[str], object]:
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         raise InputError(f"'{file}' has an unknown extension. Settings are read from {', '.join(_READERS)} files.")
-    text = _read_text(file)
+    return reader
+
+
+def parse_document(text: str, file: Path) -> dict[str, object]:
+    """Return the mapping that a text holds, in the format that the file's name says; errors name the file."""
+    reader = _reader(file)
     try:
         document = reader(text)
     except RecursionError as error:
@@ -94,6 +104,33 @@ _READERS: Mapping[str, Callable[[str], object]] = {
 }
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def write_document(document: Mapping[str, Json], suffix: str) -> str:
+    """Return text that `parse_document` reads as the same data; raise InputError where the format cannot hold it."""
+    match suffix:
+        case ".yaml" | ".yml":
+            return write_yaml(document)
+        case ".json":
+            return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        case ".toml":
+            empty = next(_without_value(document), None)
+            if empty is not None:
+                raise InputError(f"TOML cannot hold null, which '{empty}' is. Use YAML or JSON.")
+            return write_toml(document)
+    raise InputError(f"'{suffix}' is an unknown extension. Settings are written to {', '.join(_READERS)} files.")
+
+
+def _without_value(value: Json, path: str = "") -> Iterator[str]:
+    """Yield the path of every null in a document."""
+    if value is None:
+        yield path
+    elif isinstance(value, Mapping):
+        for key, below in value.items():
+            yield from _without_value(below, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for below in value:
+            yield from _without_value(below, path)
 
 
 def write_toml(document: Mapping[str, object]) -> str:

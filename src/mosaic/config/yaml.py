@@ -1,4 +1,4 @@
-"""YAML reader: plain data by the core schema of YAML 1.2, with duplicate keys refused.
+"""YAML reader and writer: plain data by the core schema of YAML 1.2, with duplicate keys refused.
 
 PyYAML follows 1.1, where `3e-4` is text, `no` is false, `12:30` is 750 and a date is an object. Other readers of 1.2
 still turn dates into objects (see docs/decisions/0023-yaml-and-toml.md).
@@ -7,7 +7,7 @@ still turn dates into objects (see docs/decisions/0023-yaml-and-toml.md).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import yaml
@@ -27,6 +27,17 @@ def read_yaml(text: str) -> Json:
     """Parse the one document in the text; raise yaml.YAMLError, or RecursionError where it is nested too deeply."""
     document: Json = yaml.load(text, Loader=_Loader)
     return document
+
+
+def write_yaml(document: Mapping[str, Json]) -> str:
+    """Return text that `read_yaml` reads as the same data, in the same order."""
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+def has_aliases(text: str) -> bool:
+    """Return whether a part of the document is repeated by reference, which makes a short text a large document."""
+    return any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=_Loader))
 
 
 def read_scalar(text: str) -> bool | int | float | str | None:
@@ -51,6 +62,23 @@ _READERS: dict[str, tuple[re.Pattern[str], Callable[[str], bool | int | float | 
     "int": (_INT, _read_int),
     "float": (_FLOAT, _read_float),
 }
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> ScalarNode:
+    """Quote text that a reader of YAML 1.2 would take for something else; PyYAML quotes for 1.1."""
+    try:
+        plain = read_scalar(text) == text and text != "<<"
+    except ValueError:
+        plain = False  # an integer that is too long to be read
+    return dumper.represent_scalar(f"{_TAG}str", text, style=None if plain else '"')
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 class _Loader(yaml.SafeLoader):

@@ -21,7 +21,7 @@ from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.sections import ResourcesConfig
 from mosaic.ui.cli.main import app as cli
 from mosaic.ui.web.data import env_pictures
-from mosaic.ui.web.data.draft import Draft, choices, default_rows, group_documents, rules_of, train_command, workers
+from mosaic.ui.web.data.draft import Draft, choices, group_documents, rows_of, rules_of, train_command, workers
 from mosaic.ui.web.data.env_info import look_at
 from mosaic.ui.web.data.env_pictures import EnvPictures
 from mosaic.ui.web.data.schema_fields import as_text, complaints, fields_of, from_text
@@ -162,7 +162,7 @@ def test_the_model_itself_judges_a_field() -> None:
 
 def test_rows_become_rules() -> None:
     default = {"red_0": "shared", "red_1": "shared"}
-    rows = default_rows(default)
+    rows = rows_of({}, default)
     assert rules_of(rows, default) == {}
     rows["red_1"] = "random"
     assert rules_of(rows, default) == {"red_1": "random"}
@@ -172,10 +172,10 @@ def test_rows_become_rules() -> None:
 
 def test_a_row_offers_learning_sharing_and_what_is_there() -> None:
     default = {"a": "a", "b": "b"}
-    offered = choices("a", default_rows(default), default, "independent", {"random": "random"})
+    offered = choices("a", rows_of({}, default), default, "independent", {"random": "random"})
     assert offered == {"learn:a": "learn · a alone", "learn:b": "learn · b, shared with b", "random": "random"}
     own = {"a": "learner", "b": "learner"}
-    offered = choices("a", default_rows(own), own, "self_play", {})
+    offered = choices("a", rows_of({}, own), own, "self_play", {})
     assert list(offered) == ["learn:learner", "self@-10000"]
 
 

@@ -14,16 +14,21 @@ from mosaic.config.yaml import read_scalar
 from mosaic.core.errors import MissingExtraError, MosaicError
 from mosaic.core.ids import AgentID, EnvID, Json, JsonObject, PolicyID
 from mosaic.core.plugins import plugins
+from mosaic.core.reference import split_reference
+from mosaic.policies.mapping import PolicyMapping
 from mosaic.runs.trainer import group_members
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.registry import load_worker
 from mosaic.workers.resolution import resolve
 
 FIRST_ENV = "classic/tictactoe_v3"
+_ANY = "*"  # the policy of agents without a rule
 LEARN = "learn:"  # prefix of a policy that learns; anything else is a reference
 _STEPS = {"tabular": 3_000_000}  # takes seconds for a table
 _OTHERS_STEPS = 1_000_000
 _SECTIONS = ("environment", "training", "resources", "checkpoint", "evaluation", "telemetry")
+
+_OUTSIDE_SECTIONS = {"environment": {"family", "env_id"}, "training": {"worker", "algorithm", "params"}}
 
 
 @dataclass
@@ -35,12 +40,36 @@ class Draft:
     algorithm: str = ""
     params: JsonObject = field(default_factory=dict)
     paradigm: PolicyConfiguration | None = None
-    agents: dict[AgentID, PolicyID] = field(default_factory=dict)
+    agents: dict[AgentID, PolicyID] | str = field(default_factory=dict)  # rules, or a function that decides for all
     name: str = ""
     tags: tuple[str, ...] = ()
     seed: int = 0
     seeds: int = 1
     sections: dict[str, JsonObject] = field(default_factory=lambda: {name: {} for name in _SECTIONS})
+    further: JsonObject = field(default_factory=dict)  # settings of a file that have no field in the form
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Draft:
+        """Return a draft with exactly what a configuration sets."""
+        sections: dict[str, JsonObject] = {}
+        for name in _SECTIONS:
+            outside = _OUTSIDE_SECTIONS.get(name, set())
+            values = getattr(config, name).model_dump(mode="json", exclude_unset=True, exclude=outside)
+            sections[name] = values if name in config.model_fields_set else {}
+        training = config.training
+        return cls(
+            env=config.environment.id,
+            worker=training.worker or "",
+            algorithm=training.algorithm or "",
+            params=dict(training.params),
+            paradigm=config.policy_configuration,
+            agents=config.agents if isinstance(config.agents, str) else dict(config.agents),
+            name=config.name,
+            tags=config.tags,
+            seed=config.seed,
+            sections=sections,
+            further=config.model_dump(mode="json", include={"run_id", "policies_to_train"}, exclude_unset=True),
+        )
 
     def suggest_steps(self, tuned: bool) -> None:
         """Set a step limit for a run whose worker has none; a preset has its own."""
@@ -51,17 +80,20 @@ class Draft:
 
     def document(self) -> JsonObject:
         """Return the body for `POST /runs`."""
-        document: JsonObject = {name: dict(values) for name, values in self.sections.items() if values}
-        document["environment"] = {"env_id": self.env, **self.sections["environment"]}
+        document: JsonObject = {"environment": {"env_id": self.env, **self.sections["environment"]}}
+        document.update(
+            {name: dict(values) for name, values in self.sections.items() if values and name not in document}
+        )
         chosen: JsonObject = {"worker": self.worker, "algorithm": self.algorithm, "params": dict(self.params)}
         training = {**{key: value for key, value in chosen.items() if value}, **self.sections["training"]}
         further: JsonObject = {
             "training": training,
             "policy_configuration": self.paradigm,
-            "agents": dict(self.agents),
+            "agents": self.agents if isinstance(self.agents, str) else dict(self.agents),
             "name": self.name,
             "tags": list(self.tags),
             "seed": self.seed,
+            **self.further,
         }
         document.update({key: value for key, value in further.items() if value})
         return document
@@ -72,8 +104,18 @@ def rules_of(rows: Mapping[AgentID, str], default: Mapping[AgentID, str]) -> dic
     return {agent: choice.removeprefix(LEARN) for agent, choice in rows.items() if choice != f"{LEARN}{default[agent]}"}
 
 
-def default_rows(default: Mapping[AgentID, str]) -> dict[AgentID, str]:
-    return {agent: f"{LEARN}{name}" for agent, name in default.items()}
+def rows_of(rules: Mapping[str, PolicyID], default: Mapping[AgentID, str]) -> dict[AgentID, str]:
+    """Return the row of each agent under rules, whose patterns may fit several agents."""
+    mapping = PolicyMapping.of({**rules, **({} if "*" in rules else {"*": _ANY})})
+    policies = {agent: mapping.key_of(agent).policy for agent in default}
+    return {
+        agent: f"{LEARN}{default[agent]}" if policy == _ANY else f"{LEARN}{policy}" if _learned(policy) else policy
+        for agent, policy in policies.items()
+    }
+
+
+def _learned(policy: PolicyID) -> bool:
+    return split_reference(policy)[0] not in plugins("mosaic.policies") and not policy.startswith("self@")
 
 
 def choices(
@@ -177,6 +219,8 @@ def _options(document: Mapping[str, Json], seeds: int) -> Iterator[str]:
     tags = document.get("tags")
     for tag in tags if isinstance(tags, list) else ():
         yield _option("--tag", tag)
+    if isinstance(function := document.get("agents"), str):
+        yield _option("--agent", function)
     for agent, policy in _section(document, "agents").items():
         yield f"--agent {shlex.quote(f'{agent}={policy}')}"
     if seeds > 1:
@@ -193,6 +237,8 @@ def _option(name: str, value: Json) -> str:
 def _settings(document: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
     """Yield every setting that has no option of its own."""
     for section, values in document.items():
+        if not isinstance(values, Mapping) and section not in {*_TOP, "tags", "agents"}:
+            yield section, values
         if not isinstance(values, Mapping) or section == "agents":
             continue
         own = {*_OPTIONS.get(section, ()), *(("env_id",) if section == "environment" else ())}

@@ -12,7 +12,7 @@ from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.envs.catalog import describe_incentives, entries, make_env
-from mosaic.envs.env import EnvSpec
+from mosaic.envs.env import EnvSpec, Incentives
 from mosaic.envs.family import EnvEntry
 from mosaic.envs.spaces import describe_space
 
@@ -23,7 +23,8 @@ class EnvLook:
     agents: tuple[AgentID, ...]
     turn_based: bool
     competitive: bool
-    kind: str  # cooperative, competitive, mixed or unknown, and whether the reward is shared
+    incentives: Incentives
+    shared_reward: bool | None
     spaces: Mapping[AgentID, str]
     policies: Mapping[PolicyConfiguration, Mapping[AgentID, str]]  # which policy each agent trains by default
 
@@ -32,9 +33,17 @@ class EnvLook:
         count = len(self.agents)
         if count == 1:
             return "1 agent"
-        order = "turn-based" if self.turn_based else "simultaneous"
-        kind = "" if self.kind == "unknown" else f" · {self.kind}"
-        return f"{count} · {order}{kind}" if count else f"agents come and go{kind}"
+        order = f"{count} · {'turn-based' if self.turn_based else 'simultaneous'}" if count else "agents come and go"
+        if self.incentives == "unknown":
+            return order
+        return f"{order} · {describe_incentives(self.incentives, self.shared_reward)}"
+
+    @property
+    def card_words(self) -> str:
+        """Return the number of agents and their incentives, as short as a card."""
+        if self.incentives in ("single", "unknown") or not self.agents:
+            return self.words
+        return f"{len(self.agents)} · {self.incentives}"
 
     @property
     def holds_tournaments(self) -> bool:
@@ -60,8 +69,16 @@ def look_at(env: EnvID) -> EnvLook:
         for agent in spec.possible_agents
     }
     facts = spec.facts
-    kind = describe_incentives(spec.incentives, facts.shared_reward)
-    return EnvLook(env, spec.possible_agents, facts.turn_based, facts.competitive, kind, spaces, _policies(spec))
+    return EnvLook(
+        env=env,
+        agents=spec.possible_agents,
+        turn_based=facts.turn_based,
+        competitive=facts.competitive,
+        incentives=spec.incentives,
+        shared_reward=facts.shared_reward,
+        spaces=spaces,
+        policies=_policies(spec),
+    )
 
 
 def _policies(spec: EnvSpec) -> dict[PolicyConfiguration, dict[AgentID, str]]:

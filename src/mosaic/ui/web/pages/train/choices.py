@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from html import escape
+from types import MappingProxyType
 from typing import cast
 from urllib.parse import urlencode
 
@@ -27,7 +28,7 @@ from mosaic.ui.web.components.widgets import (
     raw,
     text_input,
 )
-from mosaic.ui.web.data.draft import LEARN, Draft, choices, default_rows, rules_of
+from mosaic.ui.web.data.draft import LEARN, Draft, choices, rows_of, rules_of
 from mosaic.ui.web.data.env_info import EnvLook, catalog, look_at
 from mosaic.ui.web.data.env_pictures import ADDRESS
 
@@ -65,11 +66,12 @@ class EnvPicker:
     """Cards of environments with pictures, filtered by family and by words."""
 
     def __init__(self, chosen: EnvID, on_choose: Callable[[EnvID], Awaitable[None]]) -> None:
-        self._chosen = self._reachable = chosen
+        self._chosen = chosen
         self._on_choose = on_choose
         self._family, self._text = _ALL, ""
         self._cards: dict[EnvID, ui.html] = {}
         self._entries = {entry.id: entry for entry in in_order(catalog())}
+        self._reachable = chosen if chosen in self._entries else next(iter(self._entries))  # a file may name any env
         families = dict.fromkeys(entry.partition("/")[0] for entry in sorted(self._entries))
         with panel("Environment") as end:
             with end:
@@ -103,7 +105,8 @@ class EnvPicker:
                 raw(f"{escape(env_title(env))} is not installed. Type this, then start the server again:", "m-note")
                 command(entry.install or "")
             return
-        self._cards[self._chosen].props["aria-pressed"] = "false"
+        if self._chosen in self._cards:
+            self._cards[self._chosen].props["aria-pressed"] = "false"
         self._cards[env].props["aria-pressed"] = "true"
         self._reach(env)
         self._chosen = env
@@ -122,7 +125,8 @@ class EnvPicker:
         for env, card in self._cards.items():
             card.set_visibility(env in found)
         self._none.set_visibility(not found)
-        self._reach(self._chosen if self._chosen in found or not found else found[0])
+        if found:
+            self._reach(self._chosen if self._chosen in found else found[0])
 
     def _fits(self, env: EnvID) -> bool:
         words = f"{env} {env_title(env)}".lower()
@@ -144,7 +148,8 @@ class EnvPicker:
             if self._grid.is_deleted:
                 return
             if look is not None:
-                self._cards[entry.id].set_content(_face(entry, look.words))
+                self._cards[entry.id].set_content(_face(entry, look.card_words))
+                self._cards[entry.id].props["title"] = f"{entry.id}: {look.words}"
 
 
 def _look(env: EnvID) -> EnvLook | None:
@@ -201,23 +206,24 @@ class AgentTable:
         possible: Collection[PolicyConfiguration],
         offers: Mapping[PolicyID, str],
     ) -> None:
-        """Reset the rows for another env or worker."""
+        """Show the rules of the draft for another env or worker."""
         self._look, self._offers = look, offers
-        self._draft.agents = {}
+        rules = self._draft.agents
         self._head.clear()
-        if look is None or paradigm is None or paradigm not in look.policies:
+        if look is None or paradigm is None or paradigm not in look.policies or isinstance(rules, str):
             self._words.set_visibility(False)
             self._body.clear()
             self._pickers.clear()
             with self._body:
-                empty("The worker decides by itself who acts for whom.")
+                by = escape(rules) if isinstance(rules, str) else "The worker"
+                empty(f"{by} decides by itself who acts for whom.")
             return
         self._words.set_visibility(True)
         with self._head:
             presets: dict[str, str] = {name: _PRESETS[name] for name in _PRESETS if name in possible}
             if len(look.agents) > 1:
                 Segmented(presets, paradigm, self._choose_preset, "Policy configuration")
-        self._fill(paradigm)
+        self._fill(paradigm, rules)
 
     @property
     def problems(self) -> dict[AgentID, str]:
@@ -229,10 +235,10 @@ class AgentTable:
         self._fill(self._draft.paradigm)
         self._on_change()
 
-    def _fill(self, paradigm: PolicyConfiguration) -> None:
+    def _fill(self, paradigm: PolicyConfiguration, rules: Mapping[str, PolicyID] = MappingProxyType({})) -> None:
         self._paradigm = paradigm
         self._words.set_content(_WORDS[paradigm][:1].upper() + _WORDS[paradigm][1:] + ".")
-        self._rows = default_rows(self._default)
+        self._rows = rows_of(rules, self._default)
         self._draw()
 
     @property

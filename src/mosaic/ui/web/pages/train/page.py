@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from nicegui import run
 from pydantic import BaseModel
 
+from mosaic.config.run import RunConfig
 from mosaic.config.sections import (
     CheckpointConfig,
     EnvironmentConfig,
@@ -23,13 +24,14 @@ from mosaic.server.context import ServerContext
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.schema_form import JsonView, SchemaForm
 from mosaic.ui.web.components.theme import title
-from mosaic.ui.web.components.widgets import Segmented, box, panel, raw
+from mosaic.ui.web.components.widgets import Segmented, box, panel, raw, say
 from mosaic.ui.web.data.draft import FIRST_ENV, Checked, Draft, workers
 from mosaic.ui.web.data.env_info import EnvLook, catalog
 from mosaic.ui.web.data.env_pictures import add_picture_route
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.pages.play_choices import policies_for
 from mosaic.ui.web.pages.train.choices import AgentTable, EnvPicker, card_picture
+from mosaic.ui.web.pages.train.file_panel import FilePanel
 from mosaic.ui.web.pages.train.summary import SummaryPanel
 from mosaic.workers.presets import find_preset
 from mosaic.workers.registry import load_worker, options_model
@@ -67,7 +69,12 @@ class _TrainPage:
         self._section = "resources"
 
     async def build(self) -> None:
-        with box("m-page"), box("m-cols t-cols").style("grid-template-columns:minmax(0,1fr) 340px"):
+        self._page = box("m-page")
+        self._build_panels()
+        await self._load_env()
+
+    def _build_panels(self) -> None:
+        with self._page, box("m-cols t-cols").style("grid-template-columns:minmax(0,1fr) 340px"):
             with box("stack gap-4"):
                 EnvPicker(self._draft.env, self._choose_env)
                 self._agents = AgentTable(self._draft, self._changed)
@@ -81,11 +88,22 @@ class _TrainPage:
                         names = {key: words for key, (words, _, _) in _SECTIONS.items()}
                         Segmented(names, self._section, self._choose_section, "Settings")
                     self._settings = {key: box("stack") for key in _SECTIONS}
+                self._file = FilePanel(self._frame.facts, self._draft, self._take_file)
             with box("t-sum stack gap-4"):
                 self._summary = SummaryPanel(
                     self._frame.facts, self._draft, self._method_changed, self._changed, self._problems
                 )
-        await self._load_env()
+
+    async def _take_file(self, config: RunConfig) -> None:
+        """Replace the form by what a file says; the number of seeds is not part of it."""
+        seeds, self._draft = self._draft.seeds, Draft.of(config)
+        self._draft.seeds = seeds
+        self._forms.clear()
+        with self._page:  # the button that was pressed is about to be deleted
+            self._page.clear()
+            self._build_panels()
+            await self._load_env(kept=True)
+            say("The form now holds what the file says.")
 
     async def _choose_env(self, env: EnvID) -> None:
         self._draft.env = env
@@ -95,10 +113,10 @@ class _TrainPage:
         self._draft.sections["environment"].clear()
         await self._load_env()
 
-    async def _load_env(self) -> None:
-        """Read facts about the env and let Mosaic pick the worker, both in a thread."""
+    async def _load_env(self, *, kept: bool = False) -> None:
+        """Read facts about the env and let Mosaic pick the worker, both in a thread; what is `kept` stays as it is."""
         env = self._draft.env
-        asked: Mapping[str, Json] = {"environment": {"env_id": env}}
+        asked: Mapping[str, Json] = self._draft.document() if kept else {"environment": {"env_id": env}}
         found = await run.io_bound(_look_and_pick, self._frame.facts, env, asked)
         if found is None or self._options.is_deleted or env != self._draft.env:
             return
@@ -107,18 +125,27 @@ class _TrainPage:
         self._draft.worker = (training and training.worker) or "native"
         worker = load_worker(self._draft.worker)
         self._draft.algorithm = (training and training.algorithm) or worker.info.algorithms[0]
-        entry = next(entry for entry in catalog() if entry.id == env)
-        self._summary.show_env(env, self._look, card_picture(entry))
-        self._method_changed()
+        entry = next((entry for entry in catalog() if entry.id == env), None)
+        self._summary.show_env(env, self._look, card_picture(entry) if entry else "")
+        if not kept:
+            self._forget_method()
+        self._show_method()
 
     def _method_changed(self) -> None:
         """Show the options and policy configurations of another worker, algorithm or env."""
+        self._forget_method()
+        self._show_method()
+
+    def _forget_method(self) -> None:
+        """Drop what belongs to another worker, algorithm or env."""
         draft = self._draft
-        worker = load_worker(draft.worker)
         draft.params.clear()
-        draft.paradigm = None
+        draft.paradigm, draft.agents = None, {}
         draft.suggest_steps(tuned=find_preset(draft.env, draft.worker, draft.algorithm) is not None)
-        self._agents.show(self._look, self._paradigm(worker.info.paradigms), worker.info.paradigms, self._offers())
+
+    def _show_method(self) -> None:
+        draft, possible = self._draft, load_worker(self._draft.worker).info.paradigms
+        self._agents.show(self._look, draft.paradigm or self._paradigm(possible), possible, self._offers())
         self._draw_options()
         self._draw_settings()
         self._summary.show_method()
@@ -184,6 +211,7 @@ class _TrainPage:
 
     def _changed(self) -> None:
         self._summary.touch()
+        self._file.show()
 
     def _problems(self) -> list[str]:
         """Return the errors of all fields."""

@@ -20,6 +20,7 @@ from mosaic.ui.web.data.env_info import EnvLook
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.run_plan import SpeedEstimate, find_pace, plan_html
 from mosaic.workers.presets import find_preset
+from mosaic.workers.registry import load_worker
 
 _LOOK_S = 0.3
 
@@ -125,10 +126,11 @@ class RunFields:
             self._seeds = self._number("Seeds", self._take_seeds, "1 run").style("flex:1")
         self._steps.props["suffix"] = "env steps"
         with box("row top"):
-            self._text("Name (optional)", "Name of the run", self._take_name).style("flex:1.4")
+            self._name = self._text("Name (optional)", "Name of the run", self._take_name)
+            self._name.style("flex:1.4")
             self._seed = self._number("Seed", self._take_seed, "0").style("flex:1")
             self._seed.props["prefix"] = "seed"
-        self._text("Tags, with commas between (optional)", "Tags of the run", self._take_tags)
+        self._tags = self._text("Tags, with commas between (optional)", "Tags of the run", self._take_tags)
 
     @property
     def problems(self) -> list[str]:
@@ -138,6 +140,13 @@ class RunFields:
     def show_method(self) -> None:
         draft = self._draft
         self._quiet = True
+        self._seeds.set_value("" if draft.seeds == 1 else str(draft.seeds))
+        self._seed.set_value(str(draft.seed) if draft.seed else "")
+        self._name.set_value(draft.name)
+        self._tags.set_value(", ".join(draft.tags))
+        if draft.worker not in self._workers:  # of a file: the form itself does not offer every worker
+            self._workers[draft.worker] = load_worker(draft.worker).info
+            self._worker.set_options(list(self._workers))
         self._worker.set_value(draft.worker)
         algorithms = list(self._workers[draft.worker].algorithms)
         self._algorithm.set_options(algorithms, value=draft.algorithm)
@@ -161,8 +170,9 @@ class RunFields:
 
     def _text(self, placeholder: str, label: str, take: Callable[[str], None]) -> ui.input:
         def typed(event: events.ValueChangeEventArguments[str | None]) -> None:
-            take((event.value or "").strip())
-            self._on_change()
+            if not self._quiet:
+                take((event.value or "").strip())
+                self._on_change()
 
         element = ui.input(placeholder=placeholder, on_change=typed)
         element.props("outlined dense hide-bottom-space debounce=250")
