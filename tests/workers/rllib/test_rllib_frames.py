@@ -3,6 +3,7 @@
 import os
 import signal
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,8 @@ from mosaic.store.views import details_of, running_rows
 from mosaic.telemetry.frames.paths import ring_paths
 from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.frames.run_pictures import RunPictures
-from mosaic.telemetry.frames.sources import source_folder
+from mosaic.telemetry.frames.sources import list_sources, source_folder
+from mosaic.workers.rllib.training import _evaluation_screen
 from tests.workers.watching import assert_in_order, collect, distinct
 
 PARAMS = {
@@ -108,3 +110,29 @@ def owner(folder):
         return int((ring_paths(folder)[0].parent / "owner").read_text().split()[0])
     except FileNotFoundError:
         return None
+
+
+def context_of(folder, *, frames=True):
+    told = []
+    config = SimpleNamespace(telemetry=SimpleNamespace(frames=frames))
+    report = lambda **fields: told.append(fields["message"])  # noqa: E731
+    return SimpleNamespace(config=config, folder=SimpleNamespace(path=folder), report=report), told
+
+
+def test_an_evaluation_is_a_source_while_it_lasts(tmp_path):
+    context, told = context_of(tmp_path)
+    with _evaluation_screen(context) as screen:
+        assert list_sources(tmp_path) == ("evaluation",)
+        assert not screen.wanted()
+    assert list_sources(tmp_path) == ()
+    assert told == []
+
+
+def test_an_evaluation_that_cannot_be_watched_is_played_nevertheless(tmp_path):
+    context, _ = context_of(tmp_path, frames=False)
+    with _evaluation_screen(context) as screen:
+        assert screen is None
+    context, told = context_of(tmp_path / "missing")
+    with _evaluation_screen(context) as screen:
+        assert screen is None
+    assert told[0].startswith("No pictures of this evaluation: ")

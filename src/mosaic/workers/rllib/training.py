@@ -340,7 +340,12 @@ def _evaluation_screen(context: WorkerContext) -> Iterator[LiveScreen | None]:
     if not context.config.telemetry.frames:
         yield None
         return
-    folder = announce_source(context.folder.path, EVALUATION)
+    try:
+        folder = announce_source(context.folder.path, EVALUATION)
+    except OSError as error:
+        context.report(kind="alert", message=f"No pictures of this evaluation: {error}")
+        yield None
+        return
     try:
         with LiveScreen(folder) as screen:
             yield screen
