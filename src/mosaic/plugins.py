@@ -10,6 +10,7 @@ __all__ = [
     "AgentID",
     "Camera",
     "Checkpoint",
+    "ChecksInit",
     "ChecksRuns",
     "CompletesRuns",
     "ControllerOthers",
@@ -24,6 +25,7 @@ __all__ = [
     "Explanation",
     "FormatError",
     "GymnasiumEnv",
+    "InitSource",
     "InputError",
     "MakesPolicies",
     "Mask",
@@ -38,6 +40,7 @@ __all__ = [
     "PolicyKind",
     "PolicyOptions",
     "PolicyRequest",
+    "ReadsForeignCheckpoints",
     "Remembers",
     "RunConfig",
     "Sampling",
@@ -53,6 +56,7 @@ __all__ = [
     "WorkerContext",
     "child_seed",
     "evaluate_learners",
+    "find_init",
     "from_pettingzoo",
     "options_schema",
     "read_mapping",
@@ -90,9 +94,19 @@ if TYPE_CHECKING:
     from mosaic.runners.screen import Screen, Shot
     from mosaic.store.archives.trust import require_trust_to_resume
     from mosaic.store.checkpoint_record import Checkpoint, PolicyEntry
+    from mosaic.store.policies.init_source import InitSource, find_init
     from mosaic.telemetry.events.event import MetricEvent
     from mosaic.telemetry.sinks.base import Sink
-    from mosaic.workers.api import ChecksRuns, CompletesRuns, MakesPolicies, PolicyOptions, Worker, WorkerCapabilities
+    from mosaic.workers.api import (
+        ChecksInit,
+        ChecksRuns,
+        CompletesRuns,
+        MakesPolicies,
+        PolicyOptions,
+        ReadsForeignCheckpoints,
+        Worker,
+        WorkerCapabilities,
+    )
     from mosaic.workers.camera import Camera, Scene
     from mosaic.workers.context import WorkerContext
     from mosaic.workers.evaluation import evaluate_learners
@@ -138,13 +152,16 @@ else:
             "mosaic.runners.screen": ("Screen", "Shot"),
             "mosaic.store.checkpoint_record": ("Checkpoint", "PolicyEntry"),
             "mosaic.store.archives.trust": ("require_trust_to_resume",),
+            "mosaic.store.policies.init_source": ("InitSource", "find_init"),
             "mosaic.telemetry.events.event": ("MetricEvent",),
             "mosaic.telemetry.sinks.base": ("Sink",),
             "mosaic.workers.api": (
+                "ChecksInit",
                 "ChecksRuns",
                 "CompletesRuns",
                 "MakesPolicies",
                 "PolicyOptions",
+                "ReadsForeignCheckpoints",
                 "Worker",
                 "WorkerCapabilities",
             ),

@@ -48,6 +48,7 @@ def test_toy_keeps_every_promise(tmp_path):
         "no samples",
         "seeds",
         "resume",
+        "extension",
         "population",
         "pause",
         "stop",

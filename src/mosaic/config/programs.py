@@ -142,7 +142,7 @@ def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:
 
 
 def with_absolute_paths(config: RunConfig) -> RunConfig:
-    """Return the configuration with an absolute path in every `python:PATH/file.py:NAME` and in `checkpoint.folder`."""
+    """Return the configuration with absolute paths: of files of code, checkpoints and the checkpoint folder."""
     document = dump_run_config(config)
     changed = _absolute_table(document)
     if config.checkpoint.folder is not None:
@@ -167,9 +167,18 @@ def _absolute_table(table: Mapping[str, object]) -> dict[str, object]:
 def _absolute(value: object) -> object:
     match value:
         case str():
-            return absolute_code(value)
+            return _absolute_checkpoint(value) if value.startswith("checkpoint:") else absolute_code(value)
         case Mapping():
             return _absolute_table(value)
         case list() | tuple():
             return [_absolute(item) for item in value]
     return value
+
+
+def _absolute_checkpoint(reference: str) -> str:
+    """Return `checkpoint:PATH,…` with an absolute path: a worker and its processes run in other folders."""
+    name, rest = split_reference(reference)
+    path, comma, options = rest.partition(",")
+    if not path or path.startswith("path="):
+        return reference
+    return f"{name}:{os.path.abspath(os.path.expanduser(path))}{comma}{options}"

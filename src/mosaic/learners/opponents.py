@@ -124,11 +124,21 @@ def _check(reference: PolicyID) -> None:
 def check_players(references: Iterable[PolicyID], spec: EnvSpec) -> None:
     """Raise InputError where a fixed policy cannot play here: another game, a missing program.
 
-    Policies of runs are looked up when the run starts: only then is the store known.
+    Policies of runs are looked up when the run starts: only then is the store known. Whether one of a checkpoint fits
+    depends on the agents it plays: see `check_played`.
     """
     for reference in dict.fromkeys(references):
-        if split_reference(reference)[0] != "run":
-            load_policy(reference, spec).close()
+        kind = split_reference(reference)[0]
+        if kind != "run":
+            load_policy(reference, spec, () if kind == "checkpoint" else None).close()
+
+
+def check_played(played: Mapping[AgentID, PolicyID], spec: EnvSpec) -> None:
+    """Do the same for policies that play these agents."""
+    check_players(played.values(), spec)
+    for reference in dict.fromkeys(played.values()):
+        if split_reference(reference)[0] == "checkpoint":
+            load_policy(reference, spec, tuple(agent for agent in played if played[agent] == reference)).close()
 
 
 def enough_envs(opponents: Opponents, selfplay_share: float, agents: int, usual: int) -> int:

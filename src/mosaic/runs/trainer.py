@@ -19,10 +19,13 @@ from mosaic.runs.run import Run
 from mosaic.store.archives.trust import require_trust_in_file, require_trust_to_play
 from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint, list_checkpoints
 from mosaic.store.index.summary import RunSummary
-from mosaic.store.policies.run_policy import RunPolicyOptions, parse_init, parse_run_reference
+from mosaic.store.policies.init_source import find_init, parse_init
+from mosaic.store.policies.run_policy import RunPolicyOptions, parse_run_reference
 from mosaic.store.run_folder import new_run_id
 from mosaic.store.state import State
 from mosaic.store.store import Store
+from mosaic.workers.api import ChecksInit
+from mosaic.workers.registry import load_worker, parse_params
 from mosaic.workers.resolution import ResolvedConfig, resolve
 
 
@@ -59,8 +62,21 @@ def check_mentioned_runs(config: RunConfig, store: Store, *, trust: bool | None 
                 policy = asked[2]
                 require_trust_to_play(saved, saved.manifest.policies if policy is None else (policy,), trust)
     if config.training.init is not None and split_reference(config.training.init)[0] == "run":
-        run, which, policy, _ = parse_init(config.training.init)
-        _find(run, which, policy, store)  # reads its weights, and no code that it names
+        parsed = parse_init(config.training.init)
+        assert isinstance(parsed, tuple)
+        _find(*parsed[:3], store)  # reads its weights, and no code that it names
+
+
+def check_init(resolved: ResolvedConfig, store: Store) -> None:
+    """Raise InputError for weights to start from that do not fit, where the worker can tell before the run."""
+    config, spec = resolved.config, resolved.spec
+    worker = load_worker(config.training.worker or "")
+    if config.training.init is None or spec is None or not isinstance(worker, ChecksInit):
+        return
+    source = find_init(config.training.init, store, missing_ok=True)
+    if source is not None:
+        options = parse_params(worker, config.training.algorithm or "", dict(config.training.params))
+        worker.check_init(config, options, spec, source)
 
 
 def _find(run: str, which: Which, policy: str | None, store: Store) -> Checkpoint | None:
@@ -107,6 +123,7 @@ class Trainer:
         """Create a run from a configuration, a document, or a file with one; submitting twice creates two runs."""
         resolved = config if isinstance(config, ResolvedConfig) else resolve(read_config(config))
         check_mentioned_runs(resolved.config, self.store)
+        check_init(resolved, self.store)
         return self._create(resolved, group or "", start)
 
     def submit_group(self, config: Asked | ResolvedConfig, seeds: int, *, start: bool = True) -> list[Run]:
@@ -115,6 +132,7 @@ class Trainer:
         group, members = group_members(asked, seeds)
         resolved = config if isinstance(config, ResolvedConfig) else resolve(asked)
         check_mentioned_runs(resolved.config, self.store)
+        check_init(resolved, self.store)
         return [self._create(resolved.renamed(member), group, start) for member in members]
 
     def run(self, reference: str) -> Run:

@@ -24,7 +24,7 @@ def place_elsewhere(staged: RunFolder, run_id: str, folder: str) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.mkdir()
-        _write_owner(target, staged.path.parent / run_id)
+        _writeowner_of(target, staged.path.parent / run_id)
         staged.checkpoints.unlink(missing_ok=True)
         staged.checkpoints.symlink_to(target)
     except FileExistsError as error:
@@ -67,11 +67,11 @@ def claim_folder(folder: RunFolder) -> None:
     target = linked_folder(folder)
     if target is None or _owns(folder, target):
         return
-    owner = _owner(target)
+    owner = owner_of(target)
     if owner is None or owner.exists():
         whose = "does not belong to a run" if owner is None else f"belongs to the run in '{owner}'"
         raise StorageError(f"The checkpoint folder '{target}' {whose}, and '{folder.path}' only links to it")
-    _write_owner(target, folder.path)
+    _writeowner_of(target, folder.path)
 
 
 def remove_linked(folder: RunFolder) -> None:
@@ -84,16 +84,17 @@ def remove_linked(folder: RunFolder) -> None:
 def is_followed(folder: RunFolder) -> bool:
     """Return whether `checkpoints` is a link to a folder of a run with this id; others are not packed or listed."""
     target = linked_folder(folder)
-    owner = None if target is None else _owner(target)
+    owner = None if target is None else owner_of(target)
     return owner is not None and owner.name == folder.run_id
 
 
 def _owns(folder: RunFolder, target: Path) -> bool:
-    owner = _owner(target)
+    owner = owner_of(target)
     return owner is not None and owner.resolve() == folder.path.resolve()
 
 
-def _owner(target: Path) -> Path | None:
+def owner_of(target: Path) -> Path | None:
+    """Return the folder of the run that a folder outside the store belongs to; None if it belongs to none."""
     try:
         return Path(json.loads((target / OWNER).read_bytes())["run"])
     except (FileNotFoundError, NotADirectoryError):
@@ -102,5 +103,5 @@ def _owner(target: Path) -> Path | None:
         raise StorageError(f"'{target / OWNER}' does not name a run ({error})") from error
 
 
-def _write_owner(target: Path, run: Path) -> None:
+def _writeowner_of(target: Path, run: Path) -> None:
     write_atomic(target / OWNER, json.dumps({"run": str(run)}) + "\n")

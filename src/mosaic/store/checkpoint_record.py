@@ -142,11 +142,17 @@ class Checkpoint:
     digest: str  # of the manifest
     mark: str  # seal of the store that wrote it
     verified: bool = False  # every file was compared with its hash
+    outside: bool = False  # named by its path, and not in a run of the user's store
     skipped: tuple[str, ...] = ()  # why others, which would have come first, were skipped
 
     @property
     def run(self) -> RunFolder:
         return RunFolder(self.path.parent.parent)
+
+    @property
+    def origin(self) -> str:
+        """Return the id of the run it belongs to; of a copy outside a run, that of the run that wrote it."""
+        return self.manifest.origin if self.outside else self.run.run_id
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -175,7 +181,7 @@ class Checkpoint:
 
     def trusted(self, store: Store) -> bool:
         """Return whether a run of this very store wrote exactly these files."""
-        here = self.run.path.parent.resolve() == store.runs.resolve()
+        here = not self.outside and self.run.path.parent.resolve() == store.runs.resolve()
         return here and not self.run.is_imported() and self.sealed_by(store)
 
     def sealed_by(self, store: Store) -> bool:

@@ -9,10 +9,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from mosaic.config.sections import PolicyConfiguration, ResourcesConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from mosaic.config.run import RunConfig
+    from mosaic.core.ids import AgentID
     from mosaic.envs.env import EnvSpec
     from mosaic.policies.controller import PolicyController, PolicyRequest
     from mosaic.store.checkpoints import Checkpoint
+    from mosaic.store.policies.init_source import InitSource
     from mosaic.workers.context import WorkerContext
 
 ResourceName = Literal["num_env_runners", "num_gpus", "num_cpus", "runtime", "ray_address", "num_envs"]
@@ -107,6 +112,13 @@ class ChecksRuns(Protocol):
 
 
 @runtime_checkable
+class ChecksInit(Protocol):
+    """Worker that can reject what `training.init` names before the run is created, by raising InputError."""
+
+    def check_init(self, config: RunConfig, options: BaseModel, spec: EnvSpec, source: InitSource) -> None: ...
+
+
+@runtime_checkable
 class CompletesRuns(Protocol):
     """Worker that fills in what a configuration leaves open, before the run is created.
 
@@ -135,3 +147,18 @@ class MakesPolicies(Protocol):
     """
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController: ...
+
+
+@runtime_checkable
+class ReadsForeignCheckpoints(Protocol):
+    """Worker that plays what its library saved without Mosaic, as `checkpoint:PATH`.
+
+    `foreign_policies` recognises a folder by its files, without loading any: it is called without the user's trust.
+    `foreign_controllers` may unpickle: it is called only with it.
+    """
+
+    def foreign_policies(self, folder: Path) -> tuple[str, ...]: ...  # their names; empty: not this library's folder
+
+    def foreign_controllers(  # for each agent of the request; agents may share one
+        self, folder: Path, policy: str | None, request: PolicyRequest
+    ) -> Mapping[AgentID, PolicyController]: ...

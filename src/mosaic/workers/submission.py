@@ -120,10 +120,10 @@ def unmet_resources(info: WorkerCapabilities, config: RunConfig) -> dict[Resourc
 def check_in_env(worker: Worker, config: RunConfig, spec: EnvSpec) -> None:
     """Raise InputError if rules and opponents do not fit the agents of the env."""
     from mosaic.learners.agent_roles import read_mapping
-    from mosaic.learners.opponents import check_players
+    from mosaic.learners.opponents import check_played, check_players
 
     if worker.info.agent_mapping and not isinstance(worker, ChecksRuns):
-        check_players(read_mapping(config, spec).played.values(), spec)
+        check_played(read_mapping(config, spec).played, spec)
     opponents = config.evaluation.opponents
     if opponents and len(spec.possible_agents) == 1:
         raise InputError(f"evaluation.opponents: {spec.env_id} has one agent, and no opponent. Leave it out.")

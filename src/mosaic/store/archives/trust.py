@@ -88,8 +88,8 @@ def require_trust(checkpoint: Checkpoint, trust: bool, advice: str = _ADVICE) ->
         return
     run = checkpoint.run
     raise TrustError(
-        f"The checkpoint of run '{run.run_id}' at {checkpoint.env_steps} env steps holds pickles, which run code when "
-        f"they are loaded, and {_why(run)}. If you trust its origin, {advice}."
+        f"The checkpoint of run '{checkpoint.origin}' at {checkpoint.env_steps} env steps holds pickles, which run "
+        f"code when they are loaded, and {_why(run)}. If you trust its origin, {advice}."
     )
 
 
@@ -111,7 +111,7 @@ def require_trust_to_play(checkpoint: Checkpoint, policies: Collection[str], tru
         forms += programs_of_environment(EnvironmentConfig.model_validate(manifest.environment))
     if forms:
         raise TrustError(
-            f"The checkpoint of run '{checkpoint.run.run_id}' at {checkpoint.env_steps} env steps names code "
+            f"The checkpoint of run '{checkpoint.origin}' at {checkpoint.env_steps} env steps names code "
             f"({'; '.join(dict.fromkeys(forms))}), and {_why(checkpoint.run)}. If you trust its origin, {_ADVICE}."
         )
 
@@ -133,7 +133,7 @@ def loading(checkpoint: Checkpoint, trust: bool) -> Iterator[None]:
         return
     run = checkpoint.run
     with code_refused(
-        f"the checkpoint of run '{run.run_id}' at {checkpoint.env_steps} env steps names it, and {_why(run)}. "
+        f"the checkpoint of run '{checkpoint.origin}' at {checkpoint.env_steps} env steps names it, and {_why(run)}. "
         f"If you trust its origin, {_ADVICE}."
     ):
         yield
@@ -149,6 +149,15 @@ def require_trust_in_file(path: Path, document: Mapping[str, object]) -> None:
         raise TrustError(
             f"'{path}' names code or programs to run ({'; '.join(forms)}), and it belongs to the run {folder.run_id}: "
             f"{why}. If you trust its origin, {_ADVICE}."
+        )
+
+
+def require_trust_in_foreign(path: Path) -> None:
+    """Raise TrustError before a checkpoint that another program wrote is loaded: it consists of pickles."""
+    if not trust_given():
+        raise TrustError(
+            f"'{path}' was not written by Mosaic and holds pickles, which run code when they are loaded. "
+            f"If you trust its origin, {_ADVICE}."
         )
 
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import groupby
-from typing import cast
+from typing import Self, cast
 
 from pydantic import Field, model_validator
 
@@ -15,7 +15,7 @@ from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID
 from mosaic.core.lazy import Lookup
 from mosaic.core.plugins import load_plugin
-from mosaic.core.reference import Options, parse_options, split_reference
+from mosaic.core.reference import Options
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Turn
 from mosaic.core.user_code import add_code_folder
@@ -101,9 +101,9 @@ class PolicyGroup:
         return controller
 
 
-class RunPolicyOptions(Options):
-    run: str = Field(min_length=1, description="RUN[@best|@latest|@STEP][/POLICY]; RUN is an id, a unique "
-                     "prefix, a name or latest.")  # fmt: skip
+class TrainedPolicyOptions(Options):
+    """Options of every trained policy."""
+
     sample: bool | None = Field(
         None,
         description="Draw actions as the policy was trained to (true) or play its best action (false); default: "
@@ -114,29 +114,15 @@ class RunPolicyOptions(Options):
     )
 
     @model_validator(mode="after")
-    def _temperature_samples(self) -> RunPolicyOptions:
+    def _temperature_samples(self) -> Self:
         if self.sample is False and self.temperature is not None:
             raise ValueError("temperature belongs to sample=true; leave one of them out")
         return self
 
 
-class InitOptions(Options):
-    """Options of `training.init`."""
-
-    run: str = Field(description="RUN[@best|@latest|@STEP][/POLICY]")
-    optimizer: bool = Field(False, description="Also take the state of its optimizer, not only the weights.")
-
-
-def parse_init(reference: str) -> tuple[str, Which, str | None, bool]:
-    """Parse `run:nightly@best/red,optimizer=true` → ("nightly", "best", "red", True)."""
-    kind, text = split_reference(reference)
-    if kind != "run":
-        raise InputError(
-            f"training.init '{reference}' is not run:RUN[@best|@latest|@STEP][/POLICY][,optimizer=true], for example "
-            "run:latest@best."
-        )
-    options = parse_options(reference, text, InitOptions, first="run")
-    return *parse_run_reference(options.run), options.optimizer
+class RunPolicyOptions(TrainedPolicyOptions):
+    run: str = Field(min_length=1, description="RUN[@best|@latest|@STEP][/POLICY]; RUN is an id, a unique "
+                     "prefix, a name or latest.")  # fmt: skip
 
 
 def parse_run_reference(text: str) -> tuple[str, Which, str | None]:
@@ -169,8 +155,8 @@ def policy_for(checkpoint: Checkpoint, agent: AgentID) -> str:
         return rules.key_of(agent).policy
     except MappingError as error:
         raise InputError(
-            f"Run '{checkpoint.run.run_id}' trained no policy for agent '{agent}'. Name one of its policies: "
-            f"run:{checkpoint.run.run_id}/POLICY with {_names(checkpoint)}."
+            f"Run '{checkpoint.origin}' trained no policy for agent '{agent}'. Name one of its policies: "
+            f"run:{checkpoint.origin}/POLICY (or checkpoint:PATH,policy=POLICY) with {_names(checkpoint)}."
         ) from error
 
 
@@ -180,7 +166,7 @@ def load_run_policy(checkpoint: Checkpoint, policy: str, request: PolicyRequest,
     worker = load_plugin("mosaic.workers", name)
     if not callable(getattr(worker, "controller", None)):
         raise InputError(
-            f"Run '{checkpoint.run.run_id}' was trained by the worker '{name}', whose policies cannot play: "
+            f"Run '{checkpoint.origin}' was trained by the worker '{name}', whose policies cannot play: "
             "it makes no controllers."
         )
     check_spaces(checkpoint, policy, request)
@@ -188,7 +174,7 @@ def load_run_policy(checkpoint: Checkpoint, policy: str, request: PolicyRequest,
     # only the worker's own statement that playing does not unpickle anything counts.
     if getattr(worker, "loads_pickles", True):
         require_trust(checkpoint, trust)
-    add_code_folder(code_folder(checkpoint.run))
+    add_code_folder("" if checkpoint.outside else code_folder(checkpoint.run))
     with loading(checkpoint, trust):
         return cast(PolicyController, worker.controller(checkpoint, policy, request))
 
@@ -202,10 +188,17 @@ def _make(options: RunPolicyOptions, request: PolicyRequest) -> PolicyController
     checkpoint, policy = _find(options)
     for message in checkpoint.skipped:
         _LOG.warning(message)
+    return make_trained(checkpoint, policy, options, request, trust=trust_given())
+
+
+def make_trained(
+    checkpoint: Checkpoint, policy: str | None, options: TrainedPolicyOptions, request: PolicyRequest, *, trust: bool
+) -> PolicyController:
+    """Return a controller for one policy of a checkpoint, or for each agent's own if `policy` is None."""
 
     def make(name: str, agents: tuple[AgentID, ...]) -> PolicyController:
         wanted = replace(request, agents=agents, sampling=_sampling(options, checkpoint, name, request.spec))
-        return load_run_policy(checkpoint, name, wanted, trust=trust_given())
+        return load_run_policy(checkpoint, name, wanted, trust=trust)
 
     if policy is not None:
         return make(policy, request.agents)
@@ -218,7 +211,12 @@ def _make(options: RunPolicyOptions, request: PolicyRequest) -> PolicyController
 
 
 def _notes(options: RunPolicyOptions, request: PolicyRequest) -> tuple[str, ...]:
-    checkpoint, policy = _find(options)
+    return trained_notes(*_find(options), options, request)
+
+
+def trained_notes(
+    checkpoint: Checkpoint, policy: str | None, options: TrainedPolicyOptions, request: PolicyRequest
+) -> tuple[str, ...]:
     groups = _groups(checkpoint, request) if policy is None else {policy: request.agents}
     notes = [] if (note := foreign_env_note(checkpoint, request)) is None else [note]
     for name, agents in groups.items():
@@ -253,11 +251,11 @@ def _groups(checkpoint: Checkpoint, request: PolicyRequest) -> dict[str, tuple[A
 def _worker_of(checkpoint: Checkpoint, policy: str) -> str:
     entry = checkpoint.manifest.policies.get(policy)
     if entry is None:
-        raise unknown(f"policy of run '{checkpoint.run.run_id}'", policy, checkpoint.manifest.policies)
+        raise unknown(f"policy of run '{checkpoint.origin}'", policy, checkpoint.manifest.policies)
     return entry.worker or checkpoint.manifest.worker
 
 
-def _sampling(options: RunPolicyOptions, checkpoint: Checkpoint, policy: str, spec: EnvSpec) -> Sampling | None:
+def _sampling(options: TrainedPolicyOptions, checkpoint: Checkpoint, policy: str, spec: EnvSpec) -> Sampling | None:
     """Return the requested sampling, or else the default of the game: see `default_sampling`."""
     name = _worker_of(checkpoint, policy)
     info = getattr(load_plugin("mosaic.workers", name), "info", None)
@@ -265,7 +263,7 @@ def _sampling(options: RunPolicyOptions, checkpoint: Checkpoint, policy: str, sp
     if options.sample or options.temperature is not None:
         if not able:
             raise InputError(
-                f"The worker '{name}', which trained run '{checkpoint.run.run_id}', plays the best action only: "
+                f"The worker '{name}', which trained run '{checkpoint.origin}', plays the best action only: "
                 "leave sample and temperature out."
             )
         return Sampling(options.temperature)

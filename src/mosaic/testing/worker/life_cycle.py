@@ -13,6 +13,7 @@ from mosaic.store.checkpoints import find_checkpoint
 from mosaic.store.state import State
 from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.curve import Values, difference, training_events
+from mosaic.testing.worker.extension import check_extension
 from mosaic.testing.worker.plays import check_plays
 from mosaic.testing.worker.rehearsal import ContractProof, Rehearsal, WorkerContractError
 from mosaic.workers.host import STOPPED
@@ -240,15 +241,17 @@ def check_resume(setup: ContractSetup, whole: list[Values]) -> list[ContractProo
         rehearsal.run.resume()
         start = check_counters(rehearsal, "resume")
         curve = rehearsal.finish("resume")
-    different = difference(whole, curve) if setup.info.seeds else None
-    if different:
-        raise rehearsal.broken(
-            "resume",
-            f"killed and resumed from {start} env steps, the run differs from one that was left alone: {different}",
-            "with the same seed, metrics and randomness continue as if nothing had happened",
-            "save the state of every generator, learner and env with the checkpoint, and put it back",
-        )
-    return [ContractProof("resume", f"killed and resumed from {start} env steps" + (", same curve" * setup.info.seeds))]
+        different = difference(whole, curve) if setup.info.seeds else None
+        if different:
+            raise rehearsal.broken(
+                "resume",
+                f"killed and resumed from {start} env steps, the run differs from one that was left alone: {different}",
+                "with the same seed, metrics and randomness continue as if nothing had happened",
+                "save the state of every generator, learner and env with the checkpoint, and put it back",
+            )
+        extended = check_extension(setup, rehearsal, curve)
+    seen = f"killed and resumed from {start} env steps" + (", same curve" * setup.info.seeds)
+    return [ContractProof("resume", seen), *extended]
 
 
 def check_counters(rehearsal: Rehearsal, capability: str) -> int:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.errors import FormatError, InputError
+from mosaic.core.errors import FormatError, InputError, unknown
 from mosaic.policies.controller import PolicyController, PolicyRequest
-from mosaic.store.checkpoints import Checkpoint, find_checkpoint
-from mosaic.store.policies.run_policy import parse_init
-from mosaic.store.store import Store
+from mosaic.store.checkpoints import Checkpoint
+from mosaic.store.policies.init_source import find_init
 
 if TYPE_CHECKING:  # these import numba
     from mosaic.learners.base import Assembled
@@ -104,8 +103,12 @@ def start_from(reference: str, assembled: Assembled) -> None:
     """Load the weights, and with `optimizer=true` the optimizer, of networks with the same shape."""
     from mosaic.models.weights_file import load_weights
 
-    run, which, policy, with_optimiser = parse_init(reference)
-    checkpoint = find_checkpoint(Store().resolve(run), which)
+    start = find_init(reference)
+    checkpoint, policy = start.checkpoint, start.policy
+    if checkpoint is None:
+        raise InputError(f"'{reference}' was not written by Mosaic, and the worker native cannot read it.")
+    if policy is not None and policy not in checkpoint.manifest.policies:
+        raise unknown(f"policy of '{reference}'", policy, checkpoint.manifest.policies)
     state = load_training(checkpoint.path / TRAINING)
     learner = assembled.learner
     for number, name in enumerate(learner.plan.names):
@@ -117,7 +120,7 @@ def start_from(reference: str, assembled: Assembled) -> None:
                 f"{assembled.architectures[number]}. Set hidden, activation and share_layers alike."
             )
         learner.load(number, saved.flat, _moments(reference, source, state, learner.scaler(number)))
-        if with_optimiser:
+        if start.optimizer:
             learner.load_optimiser(number, {key: state[f"{source}/{key}"] for key in _OPTIMISER})
 
 

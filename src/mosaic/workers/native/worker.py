@@ -16,7 +16,7 @@ from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.ppo.options import A2cOptions, PpoOptions
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.store.checkpoints import Checkpoint
-from mosaic.store.policies.run_policy import parse_init
+from mosaic.store.policies.init_source import parse_init
 from mosaic.workers.api import PolicyOptions, WorkerCapabilities
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
@@ -120,23 +120,22 @@ class NativeWorker:
         """Raise InputError if agents and policies do not fit, before anything is started."""
         from mosaic.learners.agent_roles import read_agent_roles
         from mosaic.learners.dqn.checks import ENVS, check_dqn
-        from mosaic.learners.opponents import check_players
+        from mosaic.learners.opponents import check_played, check_players
         from mosaic.learners.ppo.hardware import check_ppo, check_processes, is_compiled
         from mosaic.learners.resources import meet_resources
 
         roles = read_agent_roles(config, spec)
-        others = [*roles.played.values()]
+        check_played(roles.played, spec)
         if isinstance(options, PpoOptions | DqnOptions):
             options = meet_resources(options, config, roles, spec)
         own = tuple(read_policy_options(self, config, options, roles.plan).values())
         if isinstance(options, PpoOptions):
-            others += check_ppo(config, options, roles, spec, _all_ppo(own)).foreign
+            check_players(check_ppo(config, options, roles, spec, _all_ppo(own)).foreign, spec)
         if isinstance(options, DqnOptions):
             check_dqn(config, roles, spec, options)
             if options.env_processes:
                 envs, twin = config.environment.num_envs or ENVS, not roles.played and is_compiled(config.environment)
                 check_processes(options.env_processes, envs, config.environment, compiled=twin)
-        check_players(others, spec)
         if config.training.init is not None:
             parse_init(config.training.init)
 

@@ -160,6 +160,7 @@ def _join(config: RunConfig, asked: Asked, start_ray: StartRay) -> AvailableReso
 def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
     import torch
 
+    from mosaic.workers.rllib.checkpoint.start_weights import start_from
     from mosaic.workers.rllib.config.build import configure
     from mosaic.workers.rllib.reporting.callbacks import close_frames
     from mosaic.workers.rllib.self_play import LeagueManager
@@ -182,8 +183,11 @@ def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
         training = Training(setup, algo, self_play)
         if context.resume_from is not None:
             training.progress = load_state(context.resume_from.path, algo, self_play)
-        elif self_play is not None:
-            self_play.begin(algo)
+        else:
+            if setup.config.training.init is not None:
+                start_from(setup.config.training.init, setup, algo)
+            if self_play is not None:
+                self_play.begin(algo)
         yield training
         finished = True  # also after a requested stop: nothing failed
     finally:

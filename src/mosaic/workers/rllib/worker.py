@@ -15,12 +15,15 @@ from mosaic.workers.rllib.config.options import ASYNCHRONOUS, OPTIONS, RllibOpti
 from mosaic.workers.rllib.config.policy_options import POLICY_OPTIONS, check_shared_parts
 
 if TYPE_CHECKING:  # modules that import numba or ray are imported when a run begins
+    from pathlib import Path
+
     from mosaic.config.run import RunConfig
     from mosaic.core.ids import AgentID
     from mosaic.envs.env import EnvSpec
     from mosaic.learners.agent_roles import AgentRoles
     from mosaic.policies.controller import PolicyController, PolicyRequest
     from mosaic.store.checkpoints import Checkpoint
+    from mosaic.store.policies.init_source import InitSource
     from mosaic.workers.context import WorkerContext
 
 PICTURE_SIZES = (10, 42, 64, 84, 96)  # for which RLlib has default convolutions
@@ -53,6 +56,7 @@ class RllibWorker:
         policy_options=dict(POLICY_OPTIONS),
         evaluates=True,
         curriculum=True,
+        init=True,
         resources=("num_env_runners", "num_gpus", "num_cpus", "runtime", "ray_address", "num_envs"),
         patience_s=120.0,  # an iteration may be long, and then Ray is shut down
     )
@@ -65,8 +69,9 @@ class RllibWorker:
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
         """Raise InputError if the run would fail at its start, before anything is started."""
         from mosaic.learners.agent_roles import read_agent_roles
-        from mosaic.learners.opponents import check_players
+        from mosaic.learners.opponents import check_played
         from mosaic.runtimes.ray.session import check_installed, find_cluster
+        from mosaic.store.policies.init_source import parse_init
         from mosaic.workers.rllib.config.resources import asked_for, check_said_once, place, this_machine
         from mosaic.workers.rllib.config.setup import check_batch, envs_per_runner
         from mosaic.workers.rllib.config.support import check_support
@@ -87,7 +92,7 @@ class RllibWorker:
             envs = envs_per_runner(config.environment.num_envs, options, placement.runners)
             check_batch(algorithm, options, runners=placement.runners, envs=envs, learners=learners)
         check_support(algorithm, options, roles, spec, learners=learners)
-        check_players(roles.played.values(), spec)
+        check_played(roles.played, spec)
         if options.names_code:
             _check_code(config, options, spec, roles)
         own = read_policy_options(self, config, options, roles.plan)
@@ -97,6 +102,25 @@ class RllibWorker:
             _check_spaces(algorithm, options_here, agent, spec, central=roles.plan.central)
         if algorithm == "sac":
             _check_all_legal(config)
+        if config.training.init is not None:
+            parse_init(config.training.init)
+
+    def check_init(self, config: RunConfig, options: BaseModel, spec: EnvSpec, source: InitSource) -> None:
+        """Raise InputError if the networks have other shapes than this run's, which are built to find out."""
+        from contextlib import closing
+        from pathlib import Path
+
+        from mosaic.envs.catalog import make_env
+        from mosaic.learners.agent_roles import read_agent_roles
+        from mosaic.workers.rllib.checkpoint.start_weights import check_start
+        from mosaic.workers.rllib.config.resources import Placement
+        from mosaic.workers.rllib.config.setup import RllibSetup
+
+        assert isinstance(options, RllibOptions)
+        with closing(make_env(config.environment)) as env:
+            masked = bool(env.reset(0).action_masks)
+        roles, here = read_agent_roles(config, spec, honours_batches=True), Placement(0, 1, 0.0, 0, 1, 0.0, 0)
+        check_start(source, RllibSetup(config, options, spec, masked, roles, here, Path()))
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
         """Fill in limit, snapshots, env runners and learners. What fits on a cluster is decided on joining it."""
@@ -123,6 +147,26 @@ class RllibWorker:
         from mosaic.workers.rllib.checkpoint.controllers import controller
 
         return controller(checkpoint, policy, request)
+
+    def foreign_policies(self, folder: Path) -> tuple[str, ...]:
+        """Return the names of the RLModules in a checkpoint of RLlib's own; none if the folder is not one."""
+        from mosaic.workers.rllib.checkpoint.foreign import find_parts
+
+        parts = find_parts(folder)
+        return () if parts is None else tuple(parts.modules)
+
+    def foreign_controllers(
+        self, folder: Path, policy: str | None, request: PolicyRequest
+    ) -> dict[AgentID, PolicyController]:
+        from mosaic.runtimes.ray.session import check_installed
+        from mosaic.workers.rllib.checkpoint.foreign import find_parts
+
+        check_installed()
+        from mosaic.workers.rllib.checkpoint.foreign_controller import foreign_controllers
+
+        parts = find_parts(folder)
+        assert parts is not None, "foreign_policies recognised the folder"
+        return foreign_controllers(parts, folder, policy, request)
 
 
 def _check_runtime(config: RunConfig) -> None:

@@ -12,7 +12,7 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.shared_env import env_spec
 from mosaic.learners.agent_roles import group_names, read_mapping
-from mosaic.learners.opponents import check_players
+from mosaic.learners.opponents import check_played
 from mosaic.workers.tabular.options import TabularWorkerOptions
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def read_table_mapping(config: RunConfig, options: TabularWorkerOptions, spec: E
             f"training.params.opponent={options.opponent} and the mapping (--agent, --policies, policies_to_train) "
             "both say who plays. Leave one of them out: --agent NAME=random gives that agent a random policy."
         )
-    check_players(roles.played.values(), spec)
+    check_played(roles.played, spec)
     plan = roles.plan
     tables = {agent: plan.names[k] for agent, k in zip(roles.learners, plan.policy_of, strict=True)}
     trained = frozenset(name for name, learns in zip(plan.names, plan.trained, strict=True) if learns)
