@@ -8,7 +8,7 @@ import torch
 from mosaic.core.errors import InputError, TrustError
 from mosaic.store.archives.trust import VARIABLE
 from mosaic.store.policies.init_source import find_init
-from mosaic.workers.rllib.checkpoint.start_weights import check_start, read_start, start_from
+from mosaic.workers.rllib.checkpoint.start_weights import check_start, network_shapes, read_start, shapes_of, start_from
 from mosaic.workers.rllib.config.build import configure
 from tests.workers.rllib.rllib_setups import make_setup
 
@@ -103,3 +103,35 @@ def test_what_is_no_network_of_rllib_is_refused(tmp_path):
         read_start(find_init(f"checkpoint:{tmp_path / 'empty'}"), setup_of(tmp_path, CARTPOLE))
     with pytest.raises(InputError, match=r"training.init 'random' is neither run:RUN"):
         find_init("random")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["ppo", "appo", "dqn", "sac"])
+def test_shapes_known_before_the_run_are_those_of_the_learner(ray, tmp_path, algorithm):
+    env = "gym/Pendulum-v1" if algorithm == "sac" else CARTPOLE
+    setup = make_setup(tmp_path, env, algorithm, policy_configuration="parameter_sharing")
+    algo = configure(setup).build_algo()
+    try:
+        weights = algo.learner_group.get_weights()
+        assert network_shapes(setup) == {name: shapes_of(each) for name, each in weights.items()}
+    finally:
+        algo.stop()
+
+
+@pytest.mark.slow
+def test_each_policy_takes_the_one_of_its_name(ray, trusted, tmp_path):
+    teams = {"agents": {"adversary_*": "hunters", "agent_*": "prey"}, "params": {"fcnet_hiddens": [8]}}
+    algo = configure(make_setup(tmp_path, "mpe/simple_tag_v3", **teams)).build_algo()
+    try:
+        algo.save_to_path(str(tmp_path / "saved"))
+    finally:
+        algo.stop()
+    setup = make_setup(tmp_path, "mpe/simple_tag_v3", **teams)
+    start = read_start(find_init(f"checkpoint:{tmp_path / 'saved'}"), setup)
+    assert start.modules == {"hunters": "hunters", "prey": "prey"}
+    check_start(find_init(f"checkpoint:{tmp_path / 'saved'}"), setup)
+    with pytest.raises(InputError, match=r"has another network than '(prey|hunters)' of this run"):
+        check_start(find_init(f"checkpoint:{tmp_path / 'saved'},policy=hunters"), setup)
+    other = make_setup(tmp_path, "mpe/simple_tag_v3", agents={"adversary_*": "wolves", "agent_*": "prey"})
+    with pytest.raises(InputError, match=r"has no policy named 'wolves', and several others: hunters, prey. Name one"):
+        read_start(find_init(f"checkpoint:{tmp_path / 'saved'}"), other)

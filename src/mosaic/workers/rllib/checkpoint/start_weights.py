@@ -139,6 +139,8 @@ def _more(count: int) -> str:
 
 def network_shapes(setup: RllibSetup) -> dict[str, Shapes]:
     """Build the run's networks, without Ray, and return the shapes of their weights."""
+    from ray.rllib.core.rl_module.apis import TargetNetworkAPI
+
     from mosaic.workers.rllib.config.build import configure
     from mosaic.workers.rllib.env.env import make_rllib_env
 
@@ -153,6 +155,9 @@ def network_shapes(setup: RllibSetup) -> dict[str, Shapes]:
                 module: (env.observation_spaces[agent], env.action_spaces[agent]) for module, agent in first.items()
             }
         built = config.get_multi_rl_module_spec(spaces=spaces, inference_only=False).build()
+    for module in built.values():
+        if isinstance(module, TargetNetworkAPI):  # a learner adds them
+            module.make_target_networks()
     return {module: shapes_of(built[module].get_state()) for module in spaces}
 
 
