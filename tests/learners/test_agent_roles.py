@@ -128,10 +128,6 @@ def test_a_function_may_map():
         "adversary_2": "adversary",
         "agent_0": "agent",
     }
-    assert refusal(SPREAD, agents=f"python:{__name__}:fickle") == (
-        f"python:{__name__}:fickle gives agent_0 different policies in different episodes (policy_0, policy_1); "
-        "while training an agent keeps its policy."
-    )
 
 
 def test_some_policies_may_stay_as_they_are():

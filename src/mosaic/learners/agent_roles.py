@@ -19,8 +19,9 @@ from mosaic.core.reference import split_reference
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import ActionHead, action_code, row_code
 from mosaic.envs.vector.layout import VectorShape
+from mosaic.learners.episode_mapping import EpisodeMapping, ask_ahead, check_varying
 from mosaic.learners.trained_policies import read_trained
-from mosaic.policies.mapping import FunctionMapping, PolicyMapping, parse_mapping
+from mosaic.policies.mapping import PolicyMapping
 from mosaic.policies.registry import is_table_file, parse_policy
 
 
@@ -33,15 +34,23 @@ class TrainingPlan:
     trained: tuple[bool, ...]  # for each policy
     central: bool = False  # one critic, which sees all agents
     self_play: bool = False  # one policy for all agents, and a league of its past versions
+    varying: tuple[tuple[int, ...], ...] = ()  # all policies of each agent, if they change from episode to episode
+
+    def policies_of(self, agent: int) -> tuple[int, ...]:
+        """Return the policies that may act for an agent of the vector env."""
+        return self.varying[agent] if self.varying else (self.policy_of[agent],)
 
     def agents_of(self, policy: int, agents: Sequence[AgentID]) -> tuple[AgentID, ...]:
-        return tuple(agent for agent, owner in zip(agents, self.policy_of, strict=True) if owner == policy)
+        return tuple(agent for number, agent in enumerate(agents) if policy in self.policies_of(number))
 
     def width_of(self, policy: int, shape: VectorShape) -> int:
-        return shape.widths[self.policy_of.index(policy)]
+        return shape.widths[self._first_agent(policy)]
 
     def head_of(self, policy: int, shape: VectorShape) -> ActionHead:
-        return shape.heads[self.policy_of.index(policy)]
+        return shape.heads[self._first_agent(policy)]
+
+    def _first_agent(self, policy: int) -> int:
+        return next(agent for agent in range(len(self.policy_of)) if policy in self.policies_of(agent))
 
     @property
     def shares_critic(self) -> bool:
@@ -55,7 +64,6 @@ class TrainingPlan:
 
 SHARED_ACTOR = "shared_actor"  # option of workers that train with a shared critic
 _SNAPSHOT = re.compile(r"self@-(\d{1,18})")
-_EPISODES_ASKED = 8  # a function that maps agents to policies must return the same for all of them
 _MISSPELT = 0.75  # similarity to a kind of policy above which a name is taken for a misspelt kind
 _NAME = re.compile(r"[A-Za-z0-9_][\w .-]*")
 
@@ -70,6 +78,7 @@ class AgentRoles:
     played: Mapping[AgentID, PolicyID]  # by controllers that do not learn
     ages: Mapping[AgentID, int]  # of `self@-N`: agents of the plan that a snapshot of this age always plays
     trained_by_batch: str | None = None  # function of (policy, batch) that chooses the policies to train
+    episodes: EpisodeMapping | None = None  # if policies of agents change from episode to episode
 
     @property
     def unbound(self) -> tuple[AgentID, ...]:
@@ -85,18 +94,24 @@ def snapshot_age(policy: str) -> int | None:
 
 def read_agent_roles(config: RunConfig, spec: EnvSpec, *, honours_batches: bool = False) -> AgentRoles:
     """Read the mapping for workers that train networks; raise InputError where it does not fit the env."""
-    roles = read_mapping(config, spec, honours_batches=honours_batches)
+    roles = read_mapping(config, spec, honours_batches=honours_batches, honours_episodes=True)
     _check_agents(roles.plan, roles.learners, spec)
     return roles
 
 
 def read_mapping(
-    config: RunConfig, spec: EnvSpec, default_names: DefaultNames | None = None, *, honours_batches: bool = False
+    config: RunConfig,
+    spec: EnvSpec,
+    default_names: DefaultNames | None = None,
+    *,
+    honours_batches: bool = False,
+    honours_episodes: bool = False,
 ) -> AgentRoles:
     """Read `agents`, `policy_configuration` and `policies_to_train`; raise InputError for what is not supported.
 
     `default_names` replaces the names that networks get where no rule gives one. `honours_batches`: the worker calls a
-    function of (policy, batch) with every batch.
+    function of (policy, batch) with every batch. `honours_episodes`: it changes the policies of agents from episode to
+    episode, as `AgentRoles.episodes` says.
     """
     agents = spec.possible_agents
     if not agents:
@@ -143,8 +158,42 @@ def read_mapping(
     if _shares_actor(config, paradigm):
         default = group_names(learners, spec)
     plan = _plan(paradigm, learners, named, default)
+    episodes = _read_episodes(config, learners, honours_episodes=honours_episodes)
+    if episodes is not None:
+        plan = _varying_plan(plan, episodes, learners)
     chosen = read_trained(config.policies_to_train, plan.names, honours_batches=honours_batches)
-    return AgentRoles(replace(plan, trained=chosen.trained), learners, played, ages, chosen.by_batch)
+    return AgentRoles(replace(plan, trained=chosen.trained), learners, played, ages, chosen.by_batch, episodes)
+
+
+def _read_episodes(config: RunConfig, learners: Sequence[AgentID], *, honours_episodes: bool) -> EpisodeMapping | None:
+    """Return the mapping of a function that gives agents different policies in different episodes."""
+    if not isinstance(config.agents, str):
+        return None
+    known = ask_ahead(config.agents, learners)
+    varied = {agent: policies for agent, policies in known.items() if len(policies) > 1}
+    for agent, policies in varied.items():
+        fixed = [policy for policy in policies if _is_fixed(policy) or policy.startswith("self@")]
+        check_varying(config.agents, agent, policies, fixed)
+        for policy in policies:
+            _check_name(policy, config.policies_to_train)
+        if not honours_episodes:
+            raise InputError(
+                f"{config.agents} gives {agent} different policies in different episodes "
+                f"({', '.join(sorted(policies))}); with this worker an agent keeps its policy while training. Train "
+                "with --worker native or rllib."
+            )
+    return EpisodeMapping(config.agents, known) if varied else None
+
+
+def _varying_plan(plan: TrainingPlan, episodes: EpisodeMapping, learners: Sequence[AgentID]) -> TrainingPlan:
+    if plan.central or plan.self_play:
+        raise InputError(
+            "Policies that change from episode to episode train with --policies parameter_sharing or independent, not "
+            f"{'self_play' if plan.self_play else 'shared_value_function'}."
+        )
+    names = tuple(dict.fromkeys((*plan.names, *(name for agent in learners for name in episodes.known[agent]))))
+    varying = tuple(tuple(names.index(name) for name in episodes.known[agent]) for agent in learners)
+    return replace(plan, names=names, trained=(True,) * len(names), varying=varying)
 
 
 def _is_fixed(policy: str) -> bool:
@@ -172,16 +221,7 @@ def _check_name(policy: str, trained: tuple[str, ...] | str | None) -> None:
 def _said(config: RunConfig, agents: Sequence[AgentID]) -> dict[AgentID, PolicyID]:
     """Return the policy that the rules give each agent; others learn according to the policy configuration."""
     if isinstance(config.agents, str):
-        mapping = parse_mapping([config.agents])
-        assert isinstance(mapping, FunctionMapping)
-        for agent in agents:
-            answers = {mapping.key_of(agent, episode).policy for episode in range(_EPISODES_ASKED)}
-            if len(answers) > 1:
-                raise InputError(
-                    f"{config.agents} gives {agent} different policies in different episodes "
-                    f"({', '.join(sorted(answers))}); while training an agent keeps its policy."
-                )
-        return {agent: mapping.key_of(agent, 0).policy for agent in agents}
+        return {agent: policies[0] for agent, policies in ask_ahead(config.agents, agents).items()}
     rules = PolicyMapping.of(config.agents)
     everybody = PolicyMapping((*rules.rules, ("*", "")))
     everybody.check(agents)
@@ -231,8 +271,9 @@ def _check_agents(plan: TrainingPlan, learners: Sequence[AgentID], spec: EnvSpec
     """Check that agents of one policy have equal spaces, and that a centralised critic sees all agents at once."""
     looks = [row_code(spec.observation_spaces[agent]).width for agent in learners]
     heads = [action_code(spec.action_spaces[agent]).head for agent in learners]
-    for number, (agent, policy) in enumerate(zip(learners, plan.policy_of, strict=True)):
-        first = plan.policy_of.index(policy)
+    played = [(number, policy) for number in range(len(learners)) for policy in plan.policies_of(number)]
+    for number, policy in played:
+        first, agent = next(one for one, each in played if each == policy), learners[number]
         if (looks[number], heads[number]) != (looks[first], heads[first]):
             raise InputError(
                 f"The agents {learners[first]} and {agent} cannot share the policy '{plan.names[policy]}': "

@@ -21,6 +21,7 @@ from mosaic.envs.vector.layout import VectorEnv, VectorShape
 from mosaic.learners.agent_roles import AgentRoles, TrainingPlan, read_agent_roles
 from mosaic.learners.base import Assembled
 from mosaic.learners.engines.fused import FusedEngine
+from mosaic.learners.episode_mapping import EpisodeAssignment
 from mosaic.learners.opponents import opponents_of, played_by_env
 from mosaic.learners.ppo.algorithm import PpoLearner
 from mosaic.learners.ppo.hardware import EngineName, check_rollout_memory, cuda_is_available, equip, usual_torch_threads
@@ -96,8 +97,10 @@ def assemble(config: RunConfig, options: PpoOptions, read_own: OwnOptions | None
             guests=guests,
             bound=opponents.bound,
             normalize_observations=options.normalize_observations,
+            episodes=_episodes(roles, number, threads),
         )
-        if engine == "fused" and isinstance(vector, CompiledVector) and len(set(architectures)) == 1:
+        plain = engine == "fused" and len(set(architectures)) == 1 and roles.episodes is None
+        if plain and isinstance(vector, CompiledVector):
             workers.append(_compiled_rollouts(vector, plan, architectures, each, settings, config.seed))
         else:
             make_engine = partial(_make_engine, engine, architectures, each, config.seed)
@@ -105,12 +108,20 @@ def assemble(config: RunConfig, options: PpoOptions, read_own: OwnOptions | None
             workers.append(_python_rollouts(vector, plan, architectures, make_engine, each, settings, packing))
     learner = PpoLearner(workers, plan, options, config.seed, config.training.total_timesteps, opponents, each)
     world = "compiled twin" if compiled else "Python envs"
+    if roles.episodes is not None:
+        world += ", stepped from Python: policies change from episode to episode"
     if opponents.foreign:
         world += f", {len(guests)} of them against {', '.join(opponents.foreign)}"
     learners = f"{threads} threads" if threads > 1 else "one thread"
     said = f"{engine} engine ({why}), {envs} × {config.environment.id} ({world}), {steps} steps a rollout, {learners}"
     networks = tuple(one.network for one in each)
     return Assembled(learner, roles, spec, architectures, engine, said, networks)
+
+
+def _episodes(roles: AgentRoles, number: int, threads: int) -> EpisodeAssignment | None:
+    if roles.episodes is None:
+        return None
+    return EpisodeAssignment(roles.episodes, roles.learners, roles.plan.names, number, threads)
 
 
 def _vector(

@@ -17,6 +17,7 @@ from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
 from mosaic.envs.vector.layout import VectorEnv, VectorShape
 from mosaic.learners.agent_roles import TrainingPlan
+from mosaic.learners.episode_mapping import EpisodeAssignment
 from mosaic.learners.normalization import ObservationMoments
 from mosaic.learners.opponents import Guest
 from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, make_assignment, make_tally
@@ -34,6 +35,7 @@ class RolloutSettings:
     guests: tuple[Guest, ...] = ()  # foreign opponents, in the last envs
     bound: Mapping[AgentID, int] = field(default_factory=dict)  # agents that one frozen place always plays
     normalize_observations: bool = False
+    episodes: EpisodeAssignment | None = None  # if policies of agents change from episode to episode
 
     def make_assignment(self, plan: TrainingPlan, shape: VectorShape) -> Assignment:
         """Create the assignment of policies: learners first, then frozen places, then guests."""
@@ -147,4 +149,6 @@ class RolloutWorker(Protocol):
 
     def env_state(self) -> StateArrays: ...  # of envs and random streams; empty if envs cannot be restored
 
-    def restore_envs(self, state: StateArrays, env_steps: int) -> None: ...  # or begin new episodes if it is empty
+    def restore_envs(  # or begin new episodes if the state is empty
+        self, state: StateArrays, env_steps: int, episodes: int
+    ) -> None: ...

@@ -43,6 +43,9 @@ class PythonRollouts:
             make_rollout(shape, settings.n_steps, policies.critic_width, packing), shape, settings.n_steps
         )
         self.assignment, self.tally = settings.make_assignment(plan, shape), settings.make_tally(plan, shape)
+        self._episodes = settings.episodes
+        if self._episodes is not None:
+            self._episodes.begin(self.assignment.policy_of, range(shape.envs))
         self.times = Stopwatch()
         self.env_steps = 0
         self._learning, self._discounts, self._seed = learning, Discounts.of(learning), seed
@@ -146,6 +149,8 @@ class PythonRollouts:
         self.buffer.end_episodes(time)
         if cut and played_by is not None:
             self._bootstrap(time, played_by)
+        if self._episodes is not None:  # the length of an episode that has just ended is 0
+            self._episodes.begin(self.assignment.policy_of, np.flatnonzero(self.tally.length == 0).tolist())
 
     def _bootstrap(self, time: int, played_by: NDArray[np.int64]) -> None:
         """Compute the value of the final observation of every truncated agent."""
@@ -225,6 +230,9 @@ class PythonRollouts:
         """Return nothing: Python envs cannot be restored."""
         return {}
 
-    def restore_envs(self, state: StateArrays, env_steps: int) -> None:
+    def restore_envs(self, state: StateArrays, env_steps: int, episodes: int) -> None:
         """Begin new episodes."""
+        if self._episodes is not None:
+            self._episodes.skip(episodes)
+            self._episodes.begin(self.assignment.policy_of, range(self.vector.shape.envs))
         self.vector.reset(child_seed(self._seed, "envs", env_steps))

@@ -31,7 +31,7 @@ from mosaic.workers.policy_settings import read_policy_options
 from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.registry import load_worker
 from mosaic.workers.resolution import with_limit, with_options
-from mosaic.workers.rllib.checkpoint.state import load_state, save_state
+from mosaic.workers.rllib.checkpoint.state import load_progress, load_state, save_state
 from mosaic.workers.rllib.config.options import ASYNCHRONOUS, RllibOptions
 from mosaic.workers.rllib.config.resources import (
     Asked,
@@ -44,6 +44,7 @@ from mosaic.workers.rllib.config.resources import (
     this_machine,
 )
 from mosaic.workers.rllib.config.setup import RllibSetup
+from mosaic.workers.rllib.episode_modules import EpisodeModules
 from mosaic.workers.rllib.reporting.episodes import NOTHING_SAMPLED, alerts_of, records_of
 from mosaic.workers.rllib.reporting.log_filter import compiled_remarks_dropped, keep_quiet
 from mosaic.workers.rllib.reporting.metrics import Interval, RllibProgress, fields, sampled_fields
@@ -156,6 +157,14 @@ def _join(config: RunConfig, asked: Asked, start_ray: StartRay) -> AvailableReso
     return AvailableResources(cpus, gpus, f"the Ray cluster at {address}", nodes)
 
 
+def _episode_modules(setup: RllibSetup, context: WorkerContext) -> EpisodeModules | None:
+    """Return the mapping of policies that change from episode to episode; a resumed run continues to count."""
+    if setup.roles.episodes is None:
+        return None
+    before = 0 if context.resume_from is None else load_progress(context.resume_from.path).episodes
+    return EpisodeModules(setup.roles.episodes, before)
+
+
 @contextmanager
 def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
     import torch
@@ -171,7 +180,7 @@ def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
     keep_quiet()
     torch.set_num_threads(1)  # small products on several threads spin more than they compute
     self_play = LeagueManager(setup) if setup.roles.plan.self_play else None
-    config = configure(setup, self_play.mapping() if self_play else None)
+    config = configure(setup, self_play.mapping() if self_play else _episode_modules(setup, context))
     try:
         config.validate()
     except ValueError as error:

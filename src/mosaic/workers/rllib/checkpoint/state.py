@@ -51,10 +51,14 @@ def load_state(folder: Path, algo: Algorithm, self_play: LeagueManager | None) -
             f"{folder.name} was saved by an older version of Mosaic, whose {missing}. Its policies "
             "play, but it cannot be resumed. Start a new run, for example with the same configuration file."
         ) from error
-    progress = RllibProgress.from_json(json.loads((folder / PROGRESS).read_text()))
+    progress = load_progress(folder)
     if self_play is not None:
         self_play.restore(algo, load_file(folder / LEAGUE), progress.env_steps)
     return progress
+
+
+def load_progress(folder: Path) -> RllibProgress:
+    return RllibProgress.from_json(json.loads((folder / PROGRESS).read_text()))
 
 
 def _missing_code(error: ModuleNotFoundError | AttributeError) -> str | None:

@@ -10,9 +10,12 @@ from typing import TypeAlias
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.connectors.connector_v2 import ConnectorV2
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from ray.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+from ray.rllib.policy.policy import PolicySpec
 from ray.tune.registry import register_env
 
 from mosaic.core.ids import AgentID
@@ -193,11 +196,27 @@ def _set_modules(config: AlgorithmConfig, setup: RllibSetup, mapping: Mapping | 
             config.multi_agent(policies_to_train=_trained(setup))
         return
     config.multi_agent(
-        policies=set(specs),
+        policies=_with_spaces(setup, specs) if setup.roles.episodes is not None else set(specs),
         policy_mapping_fn=mapping or partial(_policy_of, policies=dict(setup.policy_of)),
         policies_to_train=_trained(setup),
     )
     config.rl_module(rl_module_spec=modules_together(setup, specs))
+
+
+def _with_spaces(setup: RllibSetup, specs: dict[str, RLModuleSpec]) -> dict[str, PolicySpec]:
+    """Return the policies with their spaces, which RLlib knows only of those that play in the first episode."""
+    env = make_rllib_env(setup.env_config)
+    env.close()  # type: ignore[no-untyped-call]
+    assert isinstance(env, MultiAgentEnv)
+    assert env.observation_spaces is not None
+    assert env.action_spaces is not None
+    policies = {}
+    for policy, module in setup.modules.items():
+        agent = setup.agents_of(policy)[0]
+        seen, acts = env.observation_spaces[agent], env.action_spaces[agent]
+        specs[module].observation_space, specs[module].action_space = seen, acts
+        policies[module] = PolicySpec(observation_space=seen, action_space=acts)  # type: ignore[no-untyped-call]
+    return policies
 
 
 def _trained(setup: RllibSetup) -> list[str] | BatchRule:
@@ -225,6 +244,7 @@ def has_twin(setup: RllibSetup) -> bool:
     """Return whether all agents learn, act and end together in a compiled env, with networks without memory."""
     options, roles, spec = setup.options, setup.roles, setup.spec
     other = setup.single or setup.masked or roles.plan.self_play or roles.played or spec.facts.turn_based
+    other = other or roles.episodes is not None
     recurrent = any(setup.options_of(policy).use_lstm for policy in roles.plan.names)
     own_code = options.acts_with_code or options.callbacks
     if other or recurrent or own_code or options.observation_filter != "NoFilter":

@@ -52,7 +52,7 @@ class RllibSetup:
 
         RLlib's much faster single-agent runner then steps the env.
         """
-        return len(self.roles.learners) == 1 and not self.roles.plan.self_play
+        return len(self.roles.learners) == 1 and not self.roles.plan.self_play and self.roles.episodes is None
 
     @property
     def modules(self) -> Mapping[PolicyID, str]:
@@ -103,6 +103,7 @@ class RllibSetup:
             "learners": list(self.roles.learners),
             "played": dict(self.roles.played),
             "state": self.roles.plan.central,
+            "single": self.single,
             "seed": self.config.seed,
             "picture_size": self.options.picture_size,
         }

@@ -113,14 +113,15 @@ def make_rllib_env(config: EnvSettings) -> MultiAgentEnv | gymnasium.Env[Observa
     """Create an env for RLlib, in any process.
 
     `environment`: an EnvironmentConfig as plain data; `learners`: agents; `played`: {agent: policy} for the others;
-    and, if they are not the default, `state` (agents also see what a central critic reads), `picture_size`, and `seed`,
-    which counts only until a reset brings another: RLlib gives each of a runner's envs its own.
+    and, if they are not the default, `single` (RLlib's faster interface for one agent with one policy), `state` (agents
+    also see what a central critic reads), `picture_size`, and `seed`, which counts only until a reset brings another:
+    RLlib gives each of a runner's envs its own.
     """
     environment = EnvironmentConfig.model_validate(config["environment"])
     learners: Sequence[AgentID] = config["learners"]
-    state = bool(config.get("state", False))
+    state, single = bool(config.get("state", False)), bool(config.get("single", len(learners) == 1))
     env = make_env(environment)
-    if type(env) is GymnasiumEnv and env.plain and not state and _as_is(env):
+    if single and type(env) is GymnasiumEnv and env.plain and not state and _as_is(env):
         return _unguarded(env.env)
     view = EncodedView(
         env,
@@ -131,7 +132,7 @@ def make_rllib_env(config: EnvSettings) -> MultiAgentEnv | gymnasium.Env[Observa
         runner=int(getattr(config, "worker_index", 0) or 0),
         picture_size=config.get("picture_size") or PICTURE_SIZE,
     )
-    return LearnerEnv(view) if len(learners) == 1 else LearnersEnv(view)
+    return LearnerEnv(view) if single else LearnersEnv(view)
 
 
 def _unguarded(env: gymnasium.Env[Observation, Action]) -> gymnasium.Env[Observation, Action]:

@@ -19,6 +19,7 @@ from mosaic.telemetry.frames.on_demand import OnDemandWriter
 from mosaic.telemetry.frames.sources import announce_source, runner_source, withdraw_source
 from mosaic.workers.rllib.env.sampling import RunnerCounters
 from mosaic.workers.rllib.env.stages import Staged
+from mosaic.workers.rllib.episode_modules import EpisodeModules
 from mosaic.workers.rllib.reporting.episodes import ALERTS, EPISODES, joined
 from mosaic.workers.rllib.reporting.log_filter import keep_quiet
 
@@ -187,6 +188,13 @@ class MosaicCallback(RLlibCallback):
                 self._camera = RunnerCamera(folder, env_runner, self._agents)
             except OSError as error:
                 _log.warning("This env runner cannot be watched: %s", error)
+
+    def on_episode_created(self, *, episode: Any, env_runner: EnvRunner | None = None, **also: Any) -> None:
+        """Give the episode its number if that decides who plays; the env is not yet reset."""
+        assert env_runner is not None
+        mapping: object = env_runner.config.policy_mapping_fn
+        if isinstance(mapping, EpisodeModules):
+            mapping.number(episode, env_runner.worker_index, env_runner.config.num_env_runners or 0)
 
     def on_episode_step(self, *, env_index: int, metrics_logger: MetricsLogger | None = None, **also: object) -> None:
         """Count a step, and draw. It is called for each env, after all were stepped: the first one draws for all."""

@@ -1,0 +1,85 @@
+"""Mapping functions while training: policies that change from episode to episode, in the native learner."""
+
+import numpy as np
+import pytest
+
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.learners.agent_roles import read_mapping
+from tests.learners.small_runs import SPREAD, assembled, run_config
+from tests.learners.test_agent_roles import TAG, cast, refusal, spec_of
+
+
+def in_turns(agent, episode):
+    """Give agent_0 `even` and `odd` in turns; the other two agents always have `rest`."""
+    return ("even", "odd")[episode % 2] if agent == "agent_0" else "rest"
+
+
+def late(agent, episode):
+    return "late" if episode > 1500 else in_turns(agent, episode)
+
+
+def sometimes_random(agent, episode):
+    return "random" if episode % 2 else "red"
+
+
+def swapped(agent, episode):
+    return "one" if (agent == "agent_0") == (episode % 2 == 0) else "other"
+
+
+def own(name):
+    return f"python:{__name__}:{name}"
+
+
+def test_all_names_are_found_before_the_run():
+    plan = cast(SPREAD, agents=own("in_turns")).plan
+    assert plan.names == ("even", "rest", "odd")
+    assert plan.agents_of(2, ("agent_0", "agent_1", "agent_2")) == ("agent_0",)
+    assert cast(SPREAD, agents=own("in_turns"), policies_to_train=["odd"]).plan.trained == (False, False, True)
+
+
+def test_what_cannot_vary_is_refused():
+    said = refusal(SPREAD, agents=own("sometimes_random"))
+    assert "gives agent_0 different policies in different episodes (random, red), and 'random' does not learn." in said
+    assert "The agents adversary_0 and agent_0 cannot share the policy" in refusal(TAG, agents=own("swapped"))
+    said = refusal(SPREAD, agents=own("in_turns"), policy_configuration="shared_value_function")
+    assert said.endswith("train with --policies parameter_sharing or independent, not shared_value_function.")
+    with pytest.raises(InputError, match="with this worker an agent keeps its policy while training"):
+        read_mapping(run_config(SPREAD, agents=own("in_turns")), spec_of(SPREAD))
+
+
+def test_a_name_that_comes_later_is_an_error_that_says_so():
+    episodes = cast(SPREAD, agents=own("late")).episodes
+    assert episodes.policy("agent_0", 1001) == "odd"
+    with pytest.raises(MosaicError, match=r"late\('agent_0', 2000\) returned 'late', and in the first 1,000 episodes"):
+        episodes.policy("agent_0", 2000)
+
+
+@pytest.mark.parametrize("options", [{}, {"engine": "torch"}])
+def test_each_episode_is_played_and_learned_by_its_own_policy(options):
+    settings = {"agents": own("in_turns"), "envs": 3, "env_options": {"max_cycles": 5}}
+    with assembled(SPREAD, {**options, "n_steps": 20}, **settings) as made:
+        assert "policies change from episode to episode" in made.said
+        learner = made.learner
+        (worker,) = learner.workers
+        names, before = learner.plan.names, [learner.weights(k) for k in range(3)]
+        first = worker.assignment.policy_of[:, 0].copy()
+        learner.iterate()
+        after = [learner.weights(k) for k in range(3)]
+    assert [names[k] for k in first] == ["even", "odd", "even"], "episodes are numbered as they begin"
+    played = worker.buffer.track.policy_of.reshape(20, 3, 3)  # step, env, agent
+    assert (played[:, :, 1:] == names.index("rest")).all()
+    for env in range(3):
+        episodes = played[:, env, 0].reshape(4, 5)
+        assert (episodes == episodes[:, :1]).all(), "a policy plays whole episodes"
+        assert [names[k] for k in episodes[:, 0]] == [("even", "odd")[(env + 3 * k) % 2] for k in range(4)]
+    assert all(not np.array_equal(*pair) for pair in zip(before, after, strict=True))
+    assert [len(returns) for returns in learner.progress().returns] == [6, 24, 6]
+
+
+def test_a_resumed_run_continues_to_count():
+    settings = {"agents": own("in_turns"), "envs": 1, "env_options": {"max_cycles": 5}}
+    with assembled(SPREAD, {"n_steps": 5}, **settings) as made:
+        learner = made.learner
+        learner.before.episodes = 7
+        learner.load_training_state([learner.weights(k) for k in range(3)], learner.training_state())
+        assert learner.plan.names[learner.workers[0].assignment.policy_of[0, 0]] == "odd"
