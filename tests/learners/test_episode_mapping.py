@@ -83,3 +83,23 @@ def test_a_resumed_run_continues_to_count():
         learner.before.episodes = 7
         learner.load_training_state([learner.weights(k) for k in range(3)], learner.training_state())
         assert learner.plan.names[learner.workers[0].assignment.policy_of[0, 0]] == "odd"
+
+
+def of_nothing():
+    return "red"
+
+
+def test_a_wrong_signature_is_refused():
+    said = refusal(SPREAD, agents=own("of_nothing"))
+    assert (
+        "of_nothing('agent_0', 0) raised TypeError: of_nothing() takes 0 positional arguments but 2 were given." in said
+    )
+
+
+def test_the_example_maps_and_chooses():
+    from examples.mapping import in_turns
+
+    roles = cast(TAG, agents="python:examples.mapping:two_preys")
+    assert roles.plan.names == ("hunters", "fast", "slow")
+    answers = [(in_turns("adversary", {}), in_turns("agent", {})) for _ in range(20)]
+    assert answers == [(True, False)] * 10 + [(False, True)] * 10

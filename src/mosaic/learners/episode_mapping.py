@@ -56,8 +56,20 @@ def load_function(reference: str) -> FunctionMapping:
 def ask_ahead(reference: str, agents: Sequence[AgentID]) -> dict[AgentID, tuple[str, ...]]:
     """Return the policies that the function gives each agent, in the order in which they first play."""
     function = load_function(reference)
-    answers = {agent: [function.key_of(agent, episode).policy for episode in range(EPISODES_ASKED)] for agent in agents}
+    answers = {agent: [_ask(function, agent, episode) for episode in range(EPISODES_ASKED)] for agent in agents}
     return {agent: tuple(dict.fromkeys(policies)) for agent, policies in answers.items()}
+
+
+def _ask(function: FunctionMapping, agent: AgentID, episode: int) -> str:
+    try:
+        return function.key_of(agent, episode).policy
+    except MosaicError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{function.reference}('{agent}', {episode}) raised {type(error).__name__}: {error}. It should be a "
+            "function of (agent_id, episode) that returns the name of a policy."
+        ) from error
 
 
 def check_varying(reference: str, agent: AgentID, policies: Sequence[str], fixed: Sequence[str]) -> None:

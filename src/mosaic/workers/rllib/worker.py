@@ -97,9 +97,10 @@ class RllibWorker:
             _check_code(config, options, spec, roles)
         own = read_policy_options(self, config, options, roles.plan)
         check_shared_parts(options, own, roles.plan)
-        for agent, policy in zip(roles.learners, roles.plan.policy_of, strict=True):
-            options_here = own.get(roles.plan.names[policy], options)
-            _check_spaces(algorithm, options_here, agent, spec, central=roles.plan.central)
+        for number, agent in enumerate(roles.learners):
+            for policy in roles.plan.policies_of(number):
+                here = own.get(roles.plan.names[policy], options)
+                _check_spaces(algorithm, here, agent, spec, central=roles.plan.central)
         if algorithm == "sac":
             _check_all_legal(config)
         if config.training.init is not None:
