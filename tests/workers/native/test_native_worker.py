@@ -70,7 +70,7 @@ def test_every_declared_capability_is_proven():
     report = check_worker("native", wanted, environments=environments, short=short, patience_s=120)
     proofs = {proof.capability: proof.seen for proof in report.proofs}
     assert proofs["resume"].endswith("same curve")
-    assert {"seeds", "pause", "stop", "checkpoints", "run: policies", "samples"} <= proofs.keys()
+    assert {"seeds", "population", "pause", "stop", "checkpoints", "run: policies", "samples"} <= proofs.keys()
     assert {"resources", "agent mapping", "fixed opponent", "policies_to_train"} <= proofs.keys()
     assert {f"paradigm {kind}" for kind in (*others, "parameter_sharing")} <= proofs.keys()
 

@@ -202,6 +202,6 @@ def test_rllib_keeps_every_promise(tmp_path):
     }
     report = check_worker("rllib", wanted, environments=others, home=tmp_path, patience_s=240)
     proofs = {proof.capability for proof in report.proofs}
-    assert {"resume", "pause", "stop", "checkpoints", "run: policies", "samples"} <= proofs
+    assert {"resume", "population", "pause", "stop", "checkpoints", "run: policies", "samples"} <= proofs
     assert {"resources", "agent mapping", "fixed opponent", "policies_to_train"} <= proofs
     assert {f"paradigm {kind}" for kind in (*others, "parameter_sharing")} <= proofs
