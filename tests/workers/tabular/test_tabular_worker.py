@@ -51,7 +51,16 @@ def test_every_declared_capability_is_proven():
     games = dict.fromkeys(("self_play", "independent"), EnvironmentConfig(env_id="classic/tictactoe_v3"))
     report = check_worker("tabular", config, environments=games, short=short)
     proven = {proof.capability for proof in report.proofs}
-    assert {"seeds", "resume", "population", "pause", "checkpoints", "5 agents", "fixed opponent", "policies_to_train"} <= proven
+    assert {
+        "seeds",
+        "resume",
+        "population",
+        "pause",
+        "checkpoints",
+        "5 agents",
+        "fixed opponent",
+        "policies_to_train",
+    } <= proven
 
 
 def test_self_play_gives_a_policy_that_cannot_be_beaten(tmp_path):
