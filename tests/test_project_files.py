@@ -1,6 +1,7 @@
 """Files around the code: they agree with the code and with each other."""
 
 import ast
+import itertools
 import re
 import sys
 import tomllib
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from mosaic.core.version import VERSION
+from tests.conftest import GROUPS, HERE, SLOW_PLACES
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "mosaic"
@@ -113,3 +115,8 @@ def test_the_paths_through_the_code_stay_short():
     assert [
         limit - count for limit, count in zip((60, 16, 18, 8, 14), found.values(), strict=True) if count > limit
     ] == []
+
+
+def test_places_of_slow_and_grouped_tests_exist():
+    places = itertools.chain(SLOW_PLACES, *GROUPS.values())
+    assert [place for place in places if not (HERE / place).exists()] == []

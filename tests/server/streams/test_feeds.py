@@ -17,7 +17,7 @@ from mosaic.server.streams import frames as frame_stages
 from mosaic.server.streams.shared import Shared
 from mosaic.telemetry.events.reader import EventTail
 from mosaic.telemetry.events.writer import EventWriter
-from mosaic.telemetry.frames.reader import LivePictures
+from mosaic.telemetry.frames.run_pictures import RunPictures
 from mosaic.telemetry.frames.writer import FrameWriter
 from mosaic.telemetry.pictures.message import unpack
 from tests.server.server_kit import eventually
@@ -77,7 +77,7 @@ def test_what_the_feed_forgot_is_read_from_the_file(api: TestClient, run: Run, m
 def test_viewers_of_the_same_sight_share_its_reader_and_each_has_its_own_credits(
     api: TestClient, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    readers = counted(monkeypatch, frame_stages, "LivePictures", LivePictures)
+    readers = counted(monkeypatch, frame_stages, "RunPictures", RunPictures)
     with FrameWriter(run.folder.path) as lane, ExitStack() as open_sockets:
         first, second = (open_sockets.enter_context(connect(api, run, "frames?rate=100")) for _ in range(2))
         for socket in (first, second):

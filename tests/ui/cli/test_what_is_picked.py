@@ -13,7 +13,7 @@ def test_a_run_says_what_it_trains_with(mosaic):
     assert SAID.split(" (a plain")[0] in mosaic("watch", "latest").out
 
 
-def test_json_stays_alone(mosaic):
+def test_json_stays_alone(mosaic, runs_here):
     answer = mosaic(*CARTPOLE, "--json")
     assert answer.err == ""
     assert json.loads(answer.out)["state"] == "finished"
