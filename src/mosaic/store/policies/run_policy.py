@@ -154,9 +154,10 @@ def policy_for(checkpoint: Checkpoint, agent: AgentID) -> str:
     try:
         return rules.key_of(agent).policy
     except MappingError as error:
+        form = f"checkpoint:{checkpoint.path},policy=" if checkpoint.outside else f"run:{checkpoint.origin}/"
         raise InputError(
             f"Run '{checkpoint.origin}' trained no policy for agent '{agent}'. Name one of its policies: "
-            f"run:{checkpoint.origin}/POLICY (or checkpoint:PATH,policy=POLICY) with {_names(checkpoint)}."
+            f"{form}POLICY with {_names(checkpoint)}."
         ) from error
 
 
