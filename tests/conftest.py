@@ -22,15 +22,19 @@ GROUPS = {
     "tabular": ["learners/tabular"],
 }
 HERE = Path(__file__).parent
-# Tests that use these fixtures, or are in these places and start many processes or train networks, run in `make test`
-# and not in `make check`.
+# Tests that use these fixtures, or are in these places and take many seconds of CPU, run in `make test` and not in
+# `make check`.
 SLOW_FIXTURES = {"chromium", "ray"}
 SLOW_PLACES = [
+    "envs/test_contract_catalog.py",
     "envs/vector/test_multi_process.py",
     "learners/dqn/test_torch_engine.py",
     "learners/engines/test_torch.py",
+    "learners/tabular/test_tabular_engines.py",
     "learners/test_probes.py",
+    "policies/minimax/test_minimax_connect_four.py",
     "runs/test_disk_full.py",
+    "runs/test_python_face.py",
     "runs/test_resume_settings.py",
     "runs/test_resume_trust.py",
     "runs/test_supervisor_guard.py",
