@@ -42,6 +42,17 @@ SMALL: dict[str, dict[str, Any]] = {
         "min_sample_timesteps_per_iteration": 40,
         "rollout_fragment_length": 4,
     },
+    "tqc": {
+        "train_batch_size_per_learner": 16,
+        "num_steps_sampled_before_learning_starts": 60,
+        "min_sample_timesteps_per_iteration": 40,
+        "rollout_fragment_length": 4,
+        "n_quantiles": 5,
+    },
+    **{
+        name: {"train_batch_size_per_learner": 64, "dataset_num_iters_per_learner": 5, "num_envs_per_env_runner": 1}
+        for name in ("bc", "marwil", "cql", "iql")
+    },
 }
 
 

@@ -103,7 +103,9 @@ class Patience:
     _failed_at_steps = 0
     _after_restore: Callable[[], None] | None = None
 
-    def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
+    def restore_env_runners(self, env_runner_group: EnvRunnerGroup | None) -> list[int]:
+        if env_runner_group is None:  # a dataset is learned from
+            return []
         there = env_runner_group.num_healthy_remote_workers()
         if there == env_runner_group.num_remote_workers():
             self._alone_since_s = None

@@ -32,6 +32,7 @@ from mosaic.workers.ray_record import StartRay, ray_of_run
 from mosaic.workers.registry import load_worker
 from mosaic.workers.resolution import with_limit, with_options
 from mosaic.workers.rllib.checkpoint.state import load_progress, load_state, save_state
+from mosaic.workers.rllib.config.offline_options import steps_of_dataset
 from mosaic.workers.rllib.config.options import ASYNCHRONOUS, RllibOptions
 from mosaic.workers.rllib.config.resources import (
     Asked,
@@ -258,6 +259,7 @@ class RllibTraining:
         ended = records_of(result)
         with self._context.inbox.reporting:  # reports by the clock read the counters before or after, never in between
             counted.add(result, ended)
+            counted.add_learned(steps_of_dataset(training.setup.options))
             self._view.complete(counted.env_steps - before, counted.episodes - episodes)
         self._interval.add(result, ended, training.setup.envs_per_runner)
         self_play = training.self_play

@@ -11,6 +11,7 @@ from mosaic.core.errors import InputError
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.policy_settings import read_policy_options
 from mosaic.workers.resolution import with_limit
+from mosaic.workers.rllib.config.offline_options import OfflineOptions
 from mosaic.workers.rllib.config.options import ASYNCHRONOUS, OPTIONS, RllibOptions, snapshot_interval
 from mosaic.workers.rllib.config.policy_options import POLICY_OPTIONS, check_shared_parts
 
@@ -74,13 +75,16 @@ class RllibWorker:
         from mosaic.store.policies.init_source import parse_init
         from mosaic.workers.rllib.config.resources import asked_for, check_said_once, place, this_machine
         from mosaic.workers.rllib.config.setup import check_batch, envs_per_runner
-        from mosaic.workers.rllib.config.support import check_support
+        from mosaic.workers.rllib.config.support import MASKLESS, check_support
 
         assert isinstance(options, RllibOptions)
         check_installed()
         algorithm = config.training.algorithm or self.info.algorithms[0]
         _check_runtime(config)
         roles = read_agent_roles(config, spec, honours_batches=True)
+        if isinstance(options, OfflineOptions):
+            _check_offline(algorithm, config, options, roles, spec)
+            options = in_main_process(options)
         check_said_once(config.resources, options)
         asked = asked_for(config.resources, options, apart=algorithm in ASYNCHRONOUS)
         learners = options.num_learners or 1
@@ -101,8 +105,8 @@ class RllibWorker:
             for policy in roles.plan.policies_of(number):
                 here = own.get(roles.plan.names[policy], options)
                 _check_spaces(algorithm, here, agent, spec, central=roles.plan.central)
-        if algorithm == "sac":
-            _check_all_legal(config)
+        if algorithm in MASKLESS:
+            _check_all_legal(algorithm, config)
         if config.training.init is not None:
             parse_init(config.training.init)
 
@@ -133,8 +137,10 @@ class RllibWorker:
         if read_agent_roles(config, spec, honours_batches=True).plan.self_play:
             every = snapshot_interval(options, config.training.total_timesteps)
             options = options.model_copy(update={"snapshot_every_steps": every})
-        if config.resources.ray_address is not None:
+        if config.resources.ray_address is not None and not isinstance(options, OfflineOptions):
             return config, options
+        if isinstance(options, OfflineOptions):
+            options = in_main_process(options)
         asked = asked_for(config.resources, options, apart=config.training.algorithm in ASYNCHRONOUS)
         resources, options = settled(config.resources, options, place(asked, this_machine(asked)))
         return config.model_copy(update={"resources": resources}), options
@@ -170,6 +176,34 @@ class RllibWorker:
         return foreign_controllers(parts, folder, policy, request)
 
 
+def in_main_process(options: OfflineOptions) -> OfflineOptions:
+    """Return options without env runners and learner processes: a dataset is learned from in the main process."""
+    return options.model_copy(update={"num_env_runners": 0, "num_learners": 0})
+
+
+def _check_offline(
+    algorithm: str, config: RunConfig, options: OfflineOptions, roles: AgentRoles, spec: EnvSpec
+) -> None:
+    from mosaic.workers.rllib.config.datasets import check_dataset
+
+    resources, training = config.resources, config.training
+    asked = {
+        "--num-env-runners": resources.num_env_runners,
+        "environment.num_envs": config.environment.num_envs,
+        "resources.num_gpus": resources.num_gpus,
+        "--ray-address": resources.ray_address,
+        "--stop-reward": training.stop_reward,
+        "training.episodes": training.episodes,
+    }
+    for name, value in asked.items():
+        if value:
+            raise InputError(
+                f"{name}={value}: RLlib's {algorithm} learns from a dataset in the main process, and plays no episode "
+                "while it learns. Leave it out; --steps counts the steps of the dataset that were learned from."
+            )
+    check_dataset(algorithm, options, roles, spec)
+
+
 def _check_runtime(config: RunConfig) -> None:
     runtime = config.resources.runtime
     if runtime not in (None, "ray"):
@@ -188,7 +222,7 @@ def _check_code(config: RunConfig, options: RllibOptions, spec: EnvSpec, roles: 
     configure(RllibSetup(config, options, spec, False, roles, alone, Path("unused")))
 
 
-def _check_all_legal(config: RunConfig) -> None:
+def _check_all_legal(algorithm: str, config: RunConfig) -> None:
     """Raise if actions may be illegal, which only an env after its reset can tell."""
     from contextlib import closing
 
@@ -197,7 +231,7 @@ def _check_all_legal(config: RunConfig) -> None:
 
     with closing(make_env(config.environment)) as env:
         if env.reset(0).action_masks:
-            raise no_masks(env.spec.env_id)
+            raise no_masks(algorithm, env.spec.env_id)
 
 
 def _check_spaces(algorithm: str, options: RllibOptions, agent: AgentID, spec: EnvSpec, *, central: bool) -> None:
@@ -212,6 +246,15 @@ def _check_spaces(algorithm: str, options: RllibOptions, agent: AgentID, spec: E
         raise InputError(
             f"RLlib's dqn chooses among single actions, and the action of '{agent}' is {space}. "
             "Use --algo ppo, appo, impala or a2c."
+        )
+    if algorithm in ("tqc", "cql", "iql") and not isinstance(space, Box):
+        raise InputError(
+            f"RLlib's {algorithm} acts with numbers, and the action of '{agent}' is {space}. Use --algo "
+            + ("sac, ppo, appo, impala or a2c." if algorithm == "tqc" else "bc or marwil.")
+        )
+    if algorithm in ("bc", "marwil") and not isinstance(space, Box | Discrete):
+        raise InputError(
+            f"RLlib's {algorithm} knows numbers or one choice as actions, and the action of '{agent}' is {space}."
         )
     if algorithm == "sac" and not isinstance(space, Box | Discrete):
         raise InputError(

@@ -22,6 +22,7 @@ from mosaic.policies.controller import Explains, Explanation, PolicyController, 
 from mosaic.policies.network import NetworkPolicyController
 from mosaic.policies.random import EpsilonGreedyController
 from mosaic.store.checkpoints import Checkpoint
+from mosaic.workers.rllib.config.algorithms import SQUASHED
 
 if TYPE_CHECKING:
     from mosaic.models.weights_file import SavedNetwork
@@ -109,7 +110,7 @@ def finished(space: Space[object], facts: PolicyFacts, *, squashed: bool = False
         return code
     low, high = (np.ravel(bound).astype(np.float32) for bound in (space.low, space.high))
     scaled = facts["normalize_actions"] and bool(np.isfinite(low).all() and np.isfinite(high).all())
-    squash = facts["algorithm"] == "sac" and not squashed
+    squash = facts["algorithm"] in SQUASHED and not squashed
 
     def action(row: Row) -> Action:
         if squash:
@@ -149,7 +150,7 @@ def _dense(path: Path, request: PolicyRequest, facts: PolicyFacts) -> PolicyCont
 
 def deviation_limits(facts: PolicyFacts) -> tuple[float, float]:
     """Return the bounds to which RLlib clips the logarithms of deviations."""
-    if facts["algorithm"] == "sac":
+    if facts["algorithm"] in SQUASHED:
         return -5.0, 2.0
     most = float(facts["model_config"].get("log_std_clip_param", 20.0))
     return -most, most

@@ -25,6 +25,7 @@ from mosaic.workers.rllib.checkpoint.controllers import (
     ModelConfig,
     PolicyFacts,
 )
+from mosaic.workers.rllib.config.algorithms import SQUASHED
 from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.env.encoding import agent_code
 from mosaic.workers.rllib.env.filters import filter_moments
@@ -50,14 +51,13 @@ def _has_connectors(setup: RllibSetup) -> bool:
 
 def export_policies(folder: Path, setup: RllibSetup, algo: Algorithm, env_steps: int = 0) -> None:
     """Write one file of weights per policy, and one document about them all; `env_steps` were trained so far."""
-    assert algo.env_runner is not None
-    modules = {module: algo.get_module(module) for module in setup.modules.values()}
+    runner = algo.env_runner  # none where a dataset is learned from
+    modules = {module: _acting_module(algo, module) for module in setup.modules.values()}
     states = {module: learned_state(algo, module) for module in modules}
-    export_modules(folder, setup, modules, states, algo.env_runner._env_to_module, env_steps)
+    export_modules(folder, setup, modules, states, None if runner is None else runner._env_to_module, env_steps)
     if _has_connectors(setup):
         from mosaic.workers.rllib.checkpoint.user_controller import connector_states
 
-        runner = algo.env_runner
         (folder / CONNECTORS).write_bytes(connector_states(runner._env_to_module, runner._module_to_env))
 
 
@@ -66,14 +66,14 @@ def export_modules(
     setup: RllibSetup,
     modules: Mapping[str, Any],
     states: Mapping[str, Arrays],
-    connectors: ConnectorPipelineV2,
+    connectors: ConnectorPipelineV2 | None,
     env_steps: int = 0,
 ) -> None:
     """Write files from modules and states.
 
     `modules` are a runner's, without the parts that only learning needs; `states` are the learner's.
     """
-    moments = filter_moments(connectors)
+    moments = {} if connectors is None else filter_moments(connectors)
     facts: dict[PolicyID, PolicyFacts] = {}
     for policy, name in setup.modules.items():
         module, state = modules[name], states[name]
@@ -113,6 +113,19 @@ def _code(setup: RllibSetup) -> CodeFacts | None:
         "module_to_env": options.module_to_env,
         "connectors": CONNECTORS if _has_connectors(setup) else None,
     }
+
+
+def _acting_module(algo: Algorithm, module: str) -> Any:
+    """Return a module without the parts that only learning needs."""
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+    if algo.env_runner is not None:
+        return algo.get_module(module)
+    assert algo.learner_group is not None
+    learner: Any = algo.learner_group._learner
+    spec = RLModuleSpec.from_module(learner.module[module].unwrapped())
+    spec.inference_only = True
+    return spec.build()
 
 
 def exploration_rate(schedule: float | Sequence[tuple[int, float]] | None, env_steps: int) -> float | None:
@@ -217,15 +230,19 @@ def _activation(config: ModelConfig) -> Activation | None:
 
 
 def _actor_critic(algorithm: str, state: State) -> tuple[list[Layer], list[Layer]] | None:
-    encoder = "pi_encoder" if algorithm == "sac" else _first_of(state, "encoder.actor_encoder", "encoder.encoder")
+    encoder, head = _first_of(state, "encoder.actor_encoder", "encoder.encoder"), "pi"
+    if algorithm in SQUASHED:
+        encoder = "pi_encoder"
+    elif algorithm == "bc":
+        encoder, head = "_encoder", "_pi_head"
     policy = _layers(state, encoder)
     if not policy:
         return None
-    return policy + _layers(state, "pi"), _critic(algorithm, state)
+    return policy + _layers(state, head), _critic(algorithm, state)
 
 
 def _critic(algorithm: str, state: State) -> list[Layer]:
-    if algorithm == "sac":  # values of actions, not of observations: such a critic cannot be queried
+    if algorithm in (*SQUASHED, "bc"):  # values of actions, not of observations, or none: nothing can be queried
         return [Layer(np.zeros((1, 1), np.float32), np.zeros(1, np.float32))] * 2
     if any(name.startswith("critic.") for name in state):
         return _layers(state, "critic.encoder") + _layers(state, "critic.head")

@@ -23,6 +23,7 @@ from mosaic.workers.rllib.checkpoint.controllers import (
     finished,
 )
 from mosaic.workers.rllib.checkpoint.policy_view import PolicyView, Shown
+from mosaic.workers.rllib.config.algorithms import SQUASHED
 from mosaic.workers.rllib.learner.modules import ILLEGAL, Batch, module_class
 
 Tensors: TypeAlias = "Tensor | Mapping[str, Tensors]"
@@ -105,7 +106,7 @@ class ModulePolicyController:
         means, deviations = inputs.chunk(2, dim=-1)
         low, high = deviation_limits(self._facts)
         drawn = means + temperature * deviations.clamp(low, high).exp() * torch.randn_like(means)
-        return torch.tanh(drawn) if self._facts["algorithm"] == "sac" else drawn
+        return torch.tanh(drawn) if self._facts["algorithm"] in SQUASHED else drawn
 
     def _choices(self, inputs: Tensor, temperature: float) -> Tensor:
         illegal = inputs <= ILLEGAL

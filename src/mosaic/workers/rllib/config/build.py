@@ -21,17 +21,21 @@ from ray.tune.registry import register_env
 from mosaic.core.ids import AgentID
 from mosaic.envs.vector.encoding import action_code
 from mosaic.learners.trained_policies import BatchRule
+from mosaic.workers.rllib.config.algorithms import fresh_config
 from mosaic.workers.rllib.config.hook import apply_hook, changes
+from mosaic.workers.rllib.config.offline_options import OfflineOptions
 from mosaic.workers.rllib.config.options import ReplayOptions, Settings, replay_settings, training_settings
 from mosaic.workers.rllib.config.policy_options import module_overrides
 from mosaic.workers.rllib.config.setup import IN_STEP, RllibSetup
 from mosaic.workers.rllib.config.user_classes import Connectors, UserClasses, load_user_classes
+from mosaic.workers.rllib.env.encoding import agent_code
 from mosaic.workers.rllib.env.env import make_rllib_env
 from mosaic.workers.rllib.env.filters import ObservationFilter
 from mosaic.workers.rllib.env.sampling import IterationLimit, StepLimit, stoppable
 from mosaic.workers.rllib.env.stages import staged
 from mosaic.workers.rllib.learner.balanced import learner_class, own_learner
 from mosaic.workers.rllib.learner.modules import module_spec
+from mosaic.workers.rllib.learner.offline_data import DATASET, NORMALIZED, PICTURE_SIZE, DatasetInMemory
 from mosaic.workers.rllib.learner.replay import balanced_buffer
 from mosaic.workers.rllib.learner.shared_modules import modules_together
 from mosaic.workers.rllib.lost_runners import PROBE_TIMEOUT_S, patient, telling
@@ -50,7 +54,7 @@ def configure(setup: RllibSetup, mapping: Mapping | None = None) -> AlgorithmCon
     `mapping` returns the module of an agent in an episode, if that varies: in self-play.
     """
     register_env(ENV, make_rllib_env)
-    config = _fresh(setup.algorithm)
+    config = fresh_config(setup.algorithm)
     defaults = dict(vars(config))
     user = load_user_classes(setup.options, own_learner(setup.algorithm))
     config.algo_class = patient(_tidy(config.algo_class))
@@ -81,32 +85,6 @@ def configure(setup: RllibSetup, mapping: Mapping | None = None) -> AlgorithmCon
     )
     apply_hook(config, options, changes(defaults, vars(config)))
     return config
-
-
-def _fresh(algorithm: str) -> AlgorithmConfig:
-    """Import only the algorithm's class: RLlib's lookup by name imports all of them, with their dependencies."""
-    match algorithm:
-        case "ppo" | "a2c":
-            from ray.rllib.algorithms.ppo import PPOConfig
-
-            return PPOConfig()  # type: ignore[no-untyped-call]
-        case "appo":
-            from ray.rllib.algorithms.appo import APPOConfig
-
-            return APPOConfig()  # type: ignore[no-untyped-call]
-        case "impala":
-            from ray.rllib.algorithms.impala import IMPALAConfig
-
-            return IMPALAConfig()  # type: ignore[no-untyped-call]
-        case "dqn":
-            from ray.rllib.algorithms.dqn import DQNConfig
-
-            return DQNConfig()  # type: ignore[no-untyped-call]
-        case "sac":
-            from mosaic.workers.rllib.learner.replay import AnyBufferSACConfig
-
-            return AnyBufferSACConfig()  # type: ignore[no-untyped-call]
-    raise ValueError(f"'{algorithm}' is not offered.")
 
 
 class _Tidy(Algorithm):
@@ -171,9 +149,28 @@ def _learn(config: AlgorithmConfig, setup: RllibSetup, user: UserClasses) -> Non
         settings[batch] = StepLimit(settings[batch], setup.session)
     if setup.algorithm == "a2c":
         settings |= {"num_epochs": 1, "minibatch_size": None, "use_kl_loss": False, "kl_coeff": 0.0}
+    if isinstance(options, OfflineOptions):
+        settings |= _offline(config, setup, options)
     if isinstance(options, ReplayOptions):
         settings["replay_buffer_config"] = _replay(setup, options)
     config.training(**settings)
+
+
+def _offline(config: AlgorithmConfig, setup: RllibSetup, options: OfflineOptions) -> Settings:
+    """Set where experience comes from, and the spaces, which RLlib otherwise asks an env for."""
+    (agent,) = setup.roles.learners
+    spec = setup.spec
+    code = agent_code(spec.observation_spaces[agent], spec.action_spaces[agent], options.picture_size)
+    config.environment(observation_space=code.observation_space, action_space=code.action_space)
+    config.offline_data(
+        input_=str(options.dataset),
+        input_config={
+            DATASET: options.dataset, PICTURE_SIZE: options.picture_size, NORMALIZED: options.normalize_actions
+        },
+        offline_data_class=DatasetInMemory,
+        dataset_num_iters_per_learner=options.dataset_num_iters_per_learner,
+    )  # fmt: skip
+    return {"lr": None} if setup.algorithm in ("cql", "iql") else {}  # they have one for each network
 
 
 def _replay(setup: RllibSetup, options: ReplayOptions) -> Settings:

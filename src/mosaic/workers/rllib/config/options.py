@@ -15,6 +15,7 @@ from mosaic.workers.rllib.config.base_options import (
     RunnerOptions,
     Schedule,
 )
+from mosaic.workers.rllib.config.offline_options import BcOptions, CqlOptions, IqlOptions, MarwilOptions, OfflineOptions
 
 __all__ = ["OPTIONS", "LearnerOptions", "ModelOptions", "RllibExtraOptions", "RllibOptions", "RunnerOptions"]
 
@@ -213,6 +214,26 @@ class SacOptions(ReplayOptions):
     )
 
 
+class TqcOptions(SacOptions):
+    """Truncated quantile critics: SAC whose critics estimate distributions, of which the highest part is left out."""
+
+    n_quantiles: Annotated[int, SHAPES_CHECKPOINTS] = Field(
+        25, ge=1, le=10_000, description="Quantiles of each critic."
+    )
+    n_critics: Annotated[int, SHAPES_CHECKPOINTS] = Field(2, ge=1, le=100, description="Number of critics.")
+    top_quantiles_to_drop_per_net: int = Field(
+        2, ge=0, le=10_000, description="Highest quantiles of each critic that targets leave out."
+    )
+
+    @model_validator(mode="after")
+    def _quantiles(self) -> Self:
+        if self.top_quantiles_to_drop_per_net >= self.n_quantiles:
+            raise ValueError(
+                f"'top_quantiles_to_drop_per_net' should be below 'n_quantiles', which is {self.n_quantiles}"
+            )
+        return self
+
+
 OPTIONS: dict[str, type[RllibOptions]] = {
     "ppo": RllibPpoOptions,
     "appo": AppoOptions,
@@ -220,6 +241,11 @@ OPTIONS: dict[str, type[RllibOptions]] = {
     "dqn": RllibDqnOptions,
     "sac": SacOptions,
     "a2c": RllibA2cOptions,
+    "tqc": TqcOptions,
+    "bc": BcOptions,
+    "marwil": MarwilOptions,
+    "cql": CqlOptions,
+    "iql": IqlOptions,
 }
 ASYNCHRONOUS = ("appo", "impala")  # their learner has its own process if the machine has room
 
@@ -252,6 +278,8 @@ def training_settings(options: RllibOptions) -> Settings:
     """Return the settings that `AlgorithmConfig.training` takes unchanged."""
     elsewhere = (ModelOptions, RunnerOptions, LearnerOptions, RllibExtraOptions)
     apart = {name for part in elsewhere for name in part.model_fields} | set(_REPLAY.values()) | {_ITERATION}
+    if isinstance(options, OfflineOptions):
+        apart |= set(OfflineOptions.model_fields) - set(RllibOptions.model_fields)
     return options.model_dump(mode="json", exclude=apart)
 
 

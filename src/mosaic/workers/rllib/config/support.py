@@ -11,17 +11,21 @@ from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import row_code
 from mosaic.learners.agent_roles import AgentRoles
 from mosaic.learners.opponents import check_bound
+from mosaic.workers.rllib.config.algorithms import OFFLINE
 from mosaic.workers.rllib.config.options import AppoOptions, ImpalaOptions, RllibOptions
 
 Feature: TypeAlias = PolicyConfiguration | Literal["shared_encoder"]
 CONFIGURATIONS: tuple[PolicyConfiguration, ...] = get_args(PolicyConfiguration)
 FEATURES: tuple[Feature, ...] = (*CONFIGURATIONS, "shared_encoder")
-ALGORITHMS = ("ppo", "appo", "impala", "dqn", "sac", "a2c")
+ALGORITHMS = ("ppo", "appo", "impala", "dqn", "sac", "a2c", "tqc", *OFFLINE)
+MASKLESS = ("sac", "tqc", *OFFLINE)  # they know no illegal actions
 
 _REPLAY = "its replay buffer keeps what every snapshot did, and RLlib samples all of that again and again"
 _NO_CRITIC = "it learns the values of actions, and has no critic beside the policy that could see more than the agent"
 _OWN_CRITICS = "its critics also see the action, and RLlib gives every policy its own"
 _THREE_ENCODERS = "policy, critics and targets have encoders of their own, with optimizers of their own"
+
+_ONE_AGENT = "its dataset holds the experience of one agent"
 
 MISSING: Mapping[tuple[str, Feature], str] = {
     ("dqn", "self_play"): _REPLAY,
@@ -29,6 +33,10 @@ MISSING: Mapping[tuple[str, Feature], str] = {
     ("dqn", "shared_value_function"): _NO_CRITIC,
     ("sac", "shared_value_function"): _OWN_CRITICS,
     ("sac", "shared_encoder"): _THREE_ENCODERS,
+    ("tqc", "self_play"): _REPLAY,
+    ("tqc", "shared_value_function"): _OWN_CRITICS,
+    ("tqc", "shared_encoder"): _THREE_ENCODERS,
+    **{(name, feature): _ONE_AGENT for name in OFFLINE for feature in FEATURES if feature != "parameter_sharing"},
 }
 """Unsupported combinations, with reasons. Everything else is supported."""
 
@@ -87,9 +95,10 @@ def table() -> str:
     return "\n".join([*rows, "", *why])
 
 
-def no_masks(env_id: str) -> InputError:
+def no_masks(algorithm: str, env_id: str) -> InputError:
     return InputError(
-        f"RLlib's sac knows no illegal actions, and {env_id} has some. Use --algo ppo, appo, impala, a2c or dqn."
+        f"RLlib's {algorithm} knows no illegal actions, and {env_id} has some. "
+        "Use --algo ppo, appo, impala, a2c or dqn."
     )
 
 

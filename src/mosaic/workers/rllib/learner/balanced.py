@@ -30,6 +30,7 @@ from ray.rllib.utils.typing import TensorType
 from torch import Tensor
 
 from mosaic.learners.trained_policies import BatchRule
+from mosaic.workers.rllib.config.algorithms import default_learner
 from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.learner.modules import Batch
 from mosaic.workers.rllib.learner.shared_modules import SharingLearner, parts_in_common
@@ -243,27 +244,4 @@ def composed(parts: tuple[type[Any], ...]) -> type[Learner]:
 
 
 def own_learner(algorithm: str) -> type[TorchLearner]:
-    match algorithm:
-        case "ppo":
-            from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
-
-            return PPOTorchLearner
-        case "a2c":
-            return A2CTorchLearner
-        case "appo":
-            from ray.rllib.algorithms.appo.torch.appo_torch_learner import APPOTorchLearner
-
-            return APPOTorchLearner
-        case "impala":
-            from ray.rllib.algorithms.impala.torch.impala_torch_learner import IMPALATorchLearner
-
-            return IMPALATorchLearner
-        case "dqn":
-            from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
-
-            return DQNTorchLearner
-        case "sac":
-            from ray.rllib.algorithms.sac.torch.sac_torch_learner import SACTorchLearner
-
-            return SACTorchLearner
-    raise ValueError(f"'{algorithm}' has no learner.")
+    return A2CTorchLearner if algorithm == "a2c" else default_learner(algorithm)

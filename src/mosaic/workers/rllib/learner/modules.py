@@ -10,11 +10,15 @@ import torch
 from gymnasium import spaces
 from gymnasium.spaces import Space
 from ray.rllib.algorithms.appo.torch.default_appo_torch_rl_module import DefaultAPPOTorchRLModule
+from ray.rllib.algorithms.bc.torch.default_bc_torch_rl_module import DefaultBCTorchRLModule
+from ray.rllib.algorithms.cql.torch.default_cql_torch_rl_module import DefaultCQLTorchRLModule
 from ray.rllib.algorithms.dqn.default_dqn_rl_module import QF_PREDS
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
+from ray.rllib.algorithms.iql.torch.default_iql_torch_rl_module import DefaultIQLTorchRLModule
 from ray.rllib.algorithms.ppo.ppo_catalog import PPOCatalog
 from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
 from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
+from ray.rllib.algorithms.tqc.torch.default_tqc_torch_rl_module import DefaultTQCTorchRLModule
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import (
     TorchDeterministic,
@@ -32,7 +36,7 @@ from mosaic.core.ids import PolicyID
 from mosaic.envs.spaces import MASK
 from mosaic.workers.rllib.config.options import model_settings
 from mosaic.workers.rllib.config.setup import RllibSetup
-from mosaic.workers.rllib.config.support import no_masks
+from mosaic.workers.rllib.config.support import MASKLESS, no_masks
 from mosaic.workers.rllib.env.encoding import OBSERVATION, STATE, own_part
 
 if TYPE_CHECKING:  # bases of the classes below
@@ -45,7 +49,13 @@ else:
 
 Batch: TypeAlias = dict[str, Any]  # inputs or outputs of a module: tensors by column, or dictionaries of them
 
-_ALSO = {"dqn": ("double_q", "dueling", "epsilon", "num_atoms", "v_min", "v_max"), "sac": ("twin_q",)}
+_ALSO = {
+    "dqn": ("double_q", "dueling", "epsilon", "num_atoms", "v_min", "v_max"),
+    "sac": ("twin_q",),
+    "tqc": ("twin_q", "n_quantiles", "n_critics", "top_quantiles_to_drop_per_net"),
+    "cql": ("twin_q", "num_actions"),
+    "iql": ("twin_q",),
+}
 _NEVER = -1e9  # as a logit: zero probability, and still a finite number
 ILLEGAL = 0.9 * _NEVER  # logits at or below it belong to illegal actions
 
@@ -59,8 +69,8 @@ def module_spec(setup: RllibSetup, policy: PolicyID, own: type[TorchRLModule] | 
     settings = model_settings(options)
     if setup.roles.plan.central:
         settings["vf_share_layers"] = True  # the actor's encoder alone: the central critic has its own
-    if setup.masked and setup.algorithm == "sac":
-        raise no_masks(setup.spec.env_id)
+    if setup.masked and setup.algorithm in MASKLESS:
+        raise no_masks(setup.algorithm, setup.spec.env_id)
     config = asdict(DefaultModelConfig(**settings))
     config |= options.model_dump(mode="json", include=set(_ALSO.get(setup.algorithm, ())))
     return RLModuleSpec(module_class=module_class(setup.algorithm, own), model_config=config)
@@ -202,9 +212,30 @@ class _Squashed(TorchSquashedGaussian):
         return TorchDeterministic(loc=torch.tanh(torch.as_tensor(self.loc)))
 
 
-class SquashedSacModule(DefaultSACTorchRLModule):
+class _SquashedMode(_AnyModule):
+    """Mixin whose likeliest action is squashed."""
+
     def get_inference_action_dist_cls(self) -> type[TorchDistribution]:
-        return _Squashed if isinstance(self.action_space, spaces.Box) else super().get_inference_action_dist_cls()
+        if isinstance(self.action_space, spaces.Box):
+            return _Squashed
+        own: type[TorchDistribution] = super().get_inference_action_dist_cls()
+        return own
+
+
+class SquashedSacModule(_SquashedMode, DefaultSACTorchRLModule):
+    pass
+
+
+class SquashedTqcModule(_SquashedMode, DefaultTQCTorchRLModule):
+    pass
+
+
+class SquashedCqlModule(_SquashedMode, DefaultCQLTorchRLModule):
+    pass
+
+
+class SquashedIqlModule(_SquashedMode, DefaultIQLTorchRLModule):
+    pass
 
 
 _MIXINS: dict[type[TorchRLModule], type[Any]] = {
@@ -219,4 +250,9 @@ _CLASSES: dict[str, type[TorchRLModule]] = {
     "appo": MaskedAppoModule,
     "dqn": MaskedDqnModule,
     "sac": SquashedSacModule,
+    "tqc": SquashedTqcModule,
+    "bc": DefaultBCTorchRLModule,
+    "marwil": MaskedPpoModule,
+    "cql": SquashedCqlModule,
+    "iql": SquashedIqlModule,
 }

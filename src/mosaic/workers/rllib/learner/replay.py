@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray.rllib.algorithms.sac import SACConfig
+from ray.rllib.algorithms.tqc import TQCConfig
 from ray.rllib.utils.replay_buffers.multi_agent_episode_buffer import MultiAgentEpisodeReplayBuffer
 from ray.rllib.utils.replay_buffers.multi_agent_prioritized_episode_buffer import (
     MultiAgentPrioritizedEpisodeReplayBuffer,
@@ -48,7 +49,7 @@ def balanced_buffer(kind: str) -> str:
     return f"{__name__}.Balanced{kind}"
 
 
-class AnyBufferSACConfig(SACConfig):
+class _AnyBuffer(SACConfig):
     """RLlib's configuration, which knows buffers by a list of names, without its refusal of all others."""
 
     def validate(self) -> None:
@@ -60,6 +61,14 @@ class AnyBufferSACConfig(SACConfig):
         finally:
             if self.replay_buffer_config != asked:
                 self.replay_buffer_config = asked
+
+
+class AnyBufferSACConfig(_AnyBuffer):
+    pass
+
+
+class AnyBufferTQCConfig(_AnyBuffer, TQCConfig):
+    pass
 
 
 def rows_by_share(rows: int, added: Mapping[str, int]) -> dict[str, int]:

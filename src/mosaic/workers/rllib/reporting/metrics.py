@@ -55,6 +55,11 @@ class RllibProgress:
         self.stage = stage
         self.recent.clear()
 
+    def add_learned(self, steps: int) -> None:
+        """Count steps of a dataset that were learned from."""
+        self.env_steps += steps
+        self.agent_steps += steps
+
     def reward(self, policies: Iterable[PolicyID]) -> float | None:
         """Return the mean return of agents whose policies learn, over the last hundred episodes."""
         found = returns_by_policy(self.recent)
