@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray")]
 
 
 def setup_of(tmp_path, algorithm, feature):
-    options = NUMBERS if algorithm == "sac" else {"max_cycles": 10}
+    options = NUMBERS if algorithm in ("sac", "tqc") else {"max_cycles": 10}
     if feature == "shared_encoder":
         said = {"policy_configuration": "independent", "params": {"shared_encoder": True}}
         return make_setup(tmp_path, "mpe/simple_spread_v3", algorithm, env_options=options, **said)

@@ -130,7 +130,7 @@ def test_listing_and_schemas_do_not_import_ray(words):
 
 def test_every_promise_has_an_algorithm():
     info = load_worker("rllib").info
-    assert info.algorithms == ("ppo", "appo", "impala", "dqn", "sac", "a2c")
+    assert info.algorithms == ("ppo", "appo", "impala", "dqn", "sac", "a2c", "tqc", "bc", "marwil", "cql", "iql")
     assert info.upstream is not None
     assert info.upstream.startswith("ray ")
 

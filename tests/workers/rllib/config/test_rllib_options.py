@@ -9,17 +9,28 @@ import pytest
 from pydantic import ValidationError
 
 from mosaic.workers.rllib.config.build import configure
-from mosaic.workers.rllib.config.options import OPTIONS, ModelOptions, RllibExtraOptions, RllibOptions
+from mosaic.workers.rllib.config.offline_options import OfflineOptions
+from mosaic.workers.rllib.config.options import (
+    _ITERATION,
+    OPTIONS,
+    ModelOptions,
+    RllibExtraOptions,
+    RllibOptions,
+    RunnerOptions,
+)
 from mosaic.workers.rllib.config.resources import AvailableResources, asked_for, place
 from mosaic.workers.rllib.env.filters import ObservationFilter
 from tests.workers.rllib.rllib_setups import make_setup
 
-CONTINUOUS = {"sac"}
+CONTINUOUS = {"sac", "tqc", "cql", "iql"}
+ONLINE = {*RunnerOptions.model_fields, "num_learners", "use_lstm", _ITERATION} - {"normalize_actions", "clip_actions"}
 OTHER: dict[str, Any] = {  # values that are not the default and that RLlib accepts together
     "batch_mode": "complete_episodes",
+    "bc_logstd_coeff": 0.5,
     "burn_in_len": 3,
     "clip_actions": True,
     "conv_filters": ((16, 4, 2),),
+    "dataset": "minari:some/other-v0",
     "entropy_coeff": ((0, 0.1), (1000, 0.0)),
     "epsilon": 0.25,
     "fcnet_activation": "relu",
@@ -55,6 +66,8 @@ REPLAY = {
 
 
 def _other(model: type[RllibOptions], name: str) -> Any:
+    if name == "lr" and issubclass(model, OfflineOptions):
+        return 0.25
     if name in OTHER:
         return OTHER[name]
     default = model.model_fields[name].default
@@ -78,6 +91,8 @@ def _read_back(config: Any, name: str) -> Any:
     if name == "observation_filter":
         made = config._env_to_module_connector(None, None, None)
         return "MeanStdFilter" if isinstance(made[0], ObservationFilter) else "NoFilter"
+    if name == "dataset":
+        return config.input_config[name]
     if name == "picture_size":
         return config.env_config["picture_size"]
     return getattr(config, name)
@@ -99,6 +114,8 @@ def _configured(tmp_path: Any, algorithm: str, params: dict[str, Any]) -> Any:
 def _groups(model: type[RllibOptions]) -> list[dict[str, Any]]:
     """All options in as few configurations as RLlib accepts: some exclude each other."""
     names = [name for name in model.model_fields if name not in set(RllibExtraOptions.model_fields) - {"picture_size"}]
+    if issubclass(model, OfflineOptions):  # nothing is sampled: these are refused
+        names = [name for name in names if name not in ONLINE]
     apart = {"normalize_actions", "clip_actions", "replay_buffer_type", "burn_in_len", "conv_filters"} & set(names)
     others = {name: _other(model, name) for name in names if name not in apart}
     alone = [{name: _other(model, name)} for name in sorted(apart - {"clip_actions"})]
@@ -116,10 +133,13 @@ def test_every_option_reaches_the_configuration(tmp_path, algorithm):
             assert value != model.model_fields[name].default, name
             assert _as_lists(_read_back(config, name)) == _as_lists(value), name
         seen |= set(params)
-    assert seen | set(RllibExtraOptions.model_fields) == set(model.model_fields)
+    refused = ONLINE if issubclass(model, OfflineOptions) else set()
+    assert seen | set(RllibExtraOptions.model_fields) | refused == set(model.model_fields)
 
 
 OURS = {  # where RLlib's default is another, and why
+    "dataset",
+    "dataset_num_iters_per_learner",  # None there: the whole dataset, however large
     "min_sample_timesteps_per_iteration",  # its iterations are measured in seconds there
     "num_learners",  # by the machine
     "num_cpus_per_learner",
@@ -138,9 +158,9 @@ def test_defaults_are_rllibs(algorithm):
 
     from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
-    from mosaic.workers.rllib.config.build import _fresh
+    from mosaic.workers.rllib.config.algorithms import fresh_config
 
-    model, theirs = OPTIONS[algorithm], _fresh(algorithm)
+    model, theirs = OPTIONS[algorithm], fresh_config(algorithm)
     network = asdict(DefaultModelConfig()) | theirs._model_config_auto_includes
     for name, field in model.model_fields.items():
         if name in OURS | set(RllibExtraOptions.model_fields):
@@ -149,7 +169,7 @@ def test_defaults_are_rllibs(algorithm):
             known = theirs.replay_buffer_config[REPLAY[name]]
         else:
             known = network[name] if name in ModelOptions.model_fields else getattr(theirs, name)
-        if name == "vf_share_layers" and algorithm in ("dqn", "sac"):
+        if name == "vf_share_layers" and algorithm in ("dqn", *CONTINUOUS, "bc", "marwil"):
             continue  # they have no value function of their own
         assert _as_lists(field.default) == _as_lists(known), name
     assert model.model_fields["train_batch_size_per_learner"].default == theirs.train_batch_size_per_learner

@@ -3,6 +3,7 @@
 import pytest
 
 from mosaic.core.errors import InputError
+from mosaic.workers.rllib.config.algorithms import OFFLINE
 from mosaic.workers.rllib.config.options import OPTIONS
 from mosaic.workers.rllib.config.support import ALGORITHMS, CONFIGURATIONS, check_support, is_supported, table
 from tests.workers.rllib.rllib_setups import make_setup
@@ -14,7 +15,7 @@ def check(tmp_path, env, algorithm="ppo", learners=1, **said):
 
 
 def test_the_table_knows_the_algorithms_that_have_options():
-    assert set(ALGORITHMS) == set(OPTIONS)
+    assert {*ALGORITHMS, *OFFLINE} == set(OPTIONS)
 
 
 def test_self_play_with_replay_names_who_can_and_what_else_can_be_done(tmp_path):

@@ -17,15 +17,13 @@ from mosaic.workers.rllib.config.options import AppoOptions, ImpalaOptions, Rlli
 Feature: TypeAlias = PolicyConfiguration | Literal["shared_encoder"]
 CONFIGURATIONS: tuple[PolicyConfiguration, ...] = get_args(PolicyConfiguration)
 FEATURES: tuple[Feature, ...] = (*CONFIGURATIONS, "shared_encoder")
-ALGORITHMS = ("ppo", "appo", "impala", "dqn", "sac", "a2c", "tqc", *OFFLINE)
+ALGORITHMS = ("ppo", "appo", "impala", "dqn", "sac", "a2c", "tqc")  # for any number of agents
 MASKLESS = ("sac", "tqc", *OFFLINE)  # they know no illegal actions
 
 _REPLAY = "its replay buffer keeps what every snapshot did, and RLlib samples all of that again and again"
 _NO_CRITIC = "it learns the values of actions, and has no critic beside the policy that could see more than the agent"
 _OWN_CRITICS = "its critics also see the action, and RLlib gives every policy its own"
 _THREE_ENCODERS = "policy, critics and targets have encoders of their own, with optimizers of their own"
-
-_ONE_AGENT = "its dataset holds the experience of one agent"
 
 MISSING: Mapping[tuple[str, Feature], str] = {
     ("dqn", "self_play"): _REPLAY,
@@ -36,7 +34,6 @@ MISSING: Mapping[tuple[str, Feature], str] = {
     ("tqc", "self_play"): _REPLAY,
     ("tqc", "shared_value_function"): _OWN_CRITICS,
     ("tqc", "shared_encoder"): _THREE_ENCODERS,
-    **{(name, feature): _ONE_AGENT for name in OFFLINE for feature in FEATURES if feature != "parameter_sharing"},
 }
 """Unsupported combinations, with reasons. Everything else is supported."""
 

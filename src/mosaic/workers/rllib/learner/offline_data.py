@@ -31,7 +31,9 @@ class DatasetInMemory(OfflineData):
 
     def __init__(self, config: AlgorithmConfig) -> None:
         settings: Mapping[str, Any] = config.input_config
-        self._episodes = episodes = read_episodes(settings[DATASET], settings[PICTURE_SIZE], normalize=settings[NORMALIZED])
+        self._episodes = episodes = read_episodes(
+            settings[DATASET], settings[PICTURE_SIZE], normalize=settings[NORMALIZED]
+        )
         steps = sum(len(episode) for episode in episodes)
         self._buffer = EpisodeReplayBuffer(capacity=steps, batch_size_B=1, batch_length_T=1)
         self._buffer.rng = self._random = np.random.default_rng(config.seed)
@@ -51,7 +53,7 @@ class DatasetInMemory(OfflineData):
         if not any(isinstance(piece, GeneralAdvantageEstimation) for piece in learner._learner_connector.connectors):
             yield from self._rows_of(_made(learner, self._episodes), batch_size)
         while True:  # advantages depend on the value function as it is now
-            drawn = self._buffer.sample(
+            drawn: Any = self._buffer.sample(
                 num_items=batch_size, batch_length_T=None, n_step=1, sample_episodes=True, to_numpy=True, lookback=0
             )
             yield _made(learner, drawn)
