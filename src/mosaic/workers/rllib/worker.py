@@ -194,6 +194,7 @@ def _check_offline(
         "--ray-address": resources.ray_address,
         "--stop-reward": training.stop_reward,
         "training.episodes": training.episodes,
+        "training.init": training.init,
     }
     for name, value in asked.items():
         if value:
