@@ -101,7 +101,6 @@ def by_stage(events):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_every_runner_follows_the_stages_also_a_killed_one_and_a_resumed_run(tmp_path):
     run = submit(tmp_path, steps=10**9)
     last_stage = next(event for event in run.events(follow=True) if event.get("stage") == 3)
