@@ -9,7 +9,11 @@ from typing import Any
 from mosaic.config.run import CURRENT_VERSION, RunConfig, run_schema
 from mosaic.config.validation import list_settings
 
-FREE = {"Mosaic run.version", "CurriculumStage.until_reward", "TrainingConfig.stop_reward"}  # a constant, and rewards may be any number
+FREE = {
+    "Mosaic run.version",
+    "CurriculumStage.until_reward",
+    "TrainingConfig.stop_reward",
+}  # a constant, and rewards may be any number
 
 
 def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
