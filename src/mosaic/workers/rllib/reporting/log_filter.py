@@ -23,6 +23,7 @@ class _Without:
 
 REMARKS = {
     "ray.rllib.algorithms.algorithm_config": _Without("on the new API stack!"),
+    "ray.rllib.algorithms.sac.sac": _Without("on the new API stack!"),
     "ray._common.deprecation": _Without("`RLModule(config=[RLModuleConfig object])`"),  # RLlib's own call
     "ray.tune.utils.util": _Without("Install gputil"),
 }
