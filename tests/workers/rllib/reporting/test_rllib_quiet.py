@@ -46,3 +46,15 @@ def test_what_rays_compiled_part_says_of_rllib_is_dropped_and_the_rest_is_kept(c
             break
         threading.Event().wait(0.01)
     assert sorted(heard.splitlines()) == ["an error of the env", "later", "of a child"]
+
+
+def test_remarks_of_learner_processes_are_dropped_before_ray_prints_them(monkeypatch):
+    from ray._private.ray_logging import global_worker_stdstream_dispatcher as printed
+
+    seen = []
+    monkeypatch.setattr(printed, "handlers", [("ray_print_logs", lambda batch: seen.extend(batch["lines"]))])
+    keep_quiet()
+    keep_quiet()
+    remark = "DeprecationWarning: `RLModule(config=[RLModuleConfig object])` has been deprecated."
+    printed.emit({"pid": 7, "is_err": True, "lines": [remark, "an error of the env"]})
+    assert seen == ["an error of the env"]

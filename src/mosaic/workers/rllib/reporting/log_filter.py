@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,22 @@ def _pass_on(source: int, target: int) -> None:
                 out.write(line)
 
 
+_OURS = "mosaic_remarks"
+_OF_PROCESSES = (*(remark.text for remark in REMARKS.values()), "Setting up process group for: env://")
+
+
+def _without_remarks(batch: dict[str, Any]) -> None:
+    batch["lines"] = [line for line in batch["lines"] if not any(remark in line for remark in _OF_PROCESSES)]
+
+
 def keep_quiet() -> None:
-    """Install the filters in this process; safe to call repeatedly."""
+    """Install the filters in this process; safe to call repeatedly.
+
+    Ray prints what its processes write here, learners among them, in which nothing of Mosaic may be imported.
+    """
+    from ray._private.ray_logging import global_worker_stdstream_dispatcher as printed
+
+    if _OURS not in (name for name, _ in printed.handlers):
+        printed.handlers.insert(0, (_OURS, _without_remarks))  # before the one that prints
     for name, remark in REMARKS.items():
         logging.getLogger(name).addFilter(remark)
