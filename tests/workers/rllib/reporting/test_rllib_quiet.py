@@ -58,3 +58,11 @@ def test_remarks_of_learner_processes_are_dropped_before_ray_prints_them(monkeyp
     remark = "DeprecationWarning: `RLModule(config=[RLModuleConfig object])` has been deprecated."
     printed.emit({"pid": 7, "is_err": True, "lines": [remark, "an error of the env"]})
     assert seen == ["an error of the env"]
+
+
+def test_both_deprecations_that_rllib_causes_itself_are_left_out():
+    keep_quiet()
+    logger = logging.getLogger("ray._common.deprecation")
+    for said in ("`x.appo_torch_rl_module.APPOTorchRLModule` has been deprecated.", "`my.Module` has been deprecated."):
+        record = logging.LogRecord(logger.name, logging.WARNING, "", 0, f"DeprecationWarning: {said}", None, None)
+        assert bool(logger.filter(record)) is ("my.Module" in said)

@@ -14,18 +14,22 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class _Without:
-    """Filter that drops records with a text."""
+    """Filter that drops records with a text, or with another."""
 
     text: str
+    other: str | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return self.text not in record.getMessage()
+        said = record.getMessage()
+        return self.text not in said and (self.other is None or self.other not in said)
 
 
 REMARKS = {
     "ray.rllib.algorithms.algorithm_config": _Without("on the new API stack!"),
     "ray.rllib.algorithms.sac.sac": _Without("on the new API stack!"),
-    "ray._common.deprecation": _Without("`RLModule(config=[RLModuleConfig object])`"),  # RLlib's own call
+    "ray._common.deprecation": _Without(  # RLlib's own calls
+        "`RLModule(config=[RLModuleConfig object])`", "appo_torch_rl_module.APPOTorchRLModule` has been deprecated"
+    ),
     "ray.tune.utils.util": _Without("Install gputil"),
 }
 
@@ -61,7 +65,10 @@ def _pass_on(source: int, target: int) -> None:
 
 
 _OURS = "mosaic_remarks"
-_OF_PROCESSES = (*(remark.text for remark in REMARKS.values()), "Setting up process group for: env://")
+_OF_PROCESSES = (
+    "Setting up process group for: env://",
+    *(text for remark in REMARKS.values() for text in (remark.text, remark.other) if text),
+)
 
 
 def _without_remarks(batch: dict[str, Any]) -> None:
