@@ -9,6 +9,8 @@ from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
 from mosaic.learners.agent_roles import read_agent_roles
 from mosaic.workers.curriculum import begin_curriculum
+from mosaic.workers.policy_settings import read_policy_options
+from mosaic.workers.registry import load_worker
 from mosaic.workers.rllib.config.options import OPTIONS
 from mosaic.workers.rllib.config.resources import Placement
 from mosaic.workers.rllib.config.setup import RllibSetup
@@ -83,4 +85,5 @@ def make_setup(folder: Path, env: str, algorithm: str = "ppo", runners: int = 0,
     options = OPTIONS[algorithm].model_validate(params)
     roles = read_agent_roles(config, made.spec, honours_batches=True)
     curriculum = begin_curriculum(config.environment, None)
-    return RllibSetup(config, options, made.spec, masked, roles, placement, folder, curriculum=curriculum)
+    own = read_policy_options(load_worker("rllib"), config, options, roles.plan)
+    return RllibSetup(config, options, made.spec, masked, roles, placement, folder, curriculum=curriculum, own=own)
