@@ -19,6 +19,7 @@ from mosaic.store.policies.init_source import InitSource, find_init
 from mosaic.workers.rllib.checkpoint.foreign import ForeignFolder, find_parts, observation_filter
 from mosaic.workers.rllib.checkpoint.state import RLLIB
 from mosaic.workers.rllib.config.setup import DEFAULT_MODULE, RllibSetup
+from mosaic.workers.rllib.reporting.log_filter import keep_quiet
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
@@ -144,6 +145,7 @@ def network_shapes(setup: RllibSetup) -> dict[str, Shapes]:
     from mosaic.workers.rllib.config.build import configure
     from mosaic.workers.rllib.env.env import make_rllib_env
 
+    keep_quiet()
     config: Any = configure(setup)
     with closing(make_rllib_env(setup.env_config)) as made:
         env: Any = made
