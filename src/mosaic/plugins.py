@@ -27,6 +27,7 @@ __all__ = [
     "GymnasiumEnv",
     "InitSource",
     "InputError",
+    "LeaguePlayers",
     "MakesPolicies",
     "Mask",
     "MetricEvent",
@@ -109,7 +110,7 @@ if TYPE_CHECKING:
     )
     from mosaic.workers.camera import Camera, Scene
     from mosaic.workers.context import WorkerContext
-    from mosaic.workers.evaluation import evaluate_learners
+    from mosaic.workers.evaluation import LeaguePlayers, evaluate_learners
     from mosaic.workers.policy_settings import read_policy_options
     from mosaic.workers.registry import options_schema
 else:
@@ -168,7 +169,7 @@ else:
             "mosaic.workers.policy_settings": ("read_policy_options",),
             "mosaic.workers.camera": ("Camera", "Scene"),
             "mosaic.workers.context": ("WorkerContext",),
-            "mosaic.workers.evaluation": ("evaluate_learners",),
+            "mosaic.workers.evaluation": ("LeaguePlayers", "evaluate_learners"),
             "mosaic.workers.registry": ("options_schema",),
         },
     )

@@ -6,7 +6,7 @@ from mosaic.config.run import RunConfig
 from mosaic.core.seeding import child_seed
 from mosaic.policies.registry import load_policy
 from mosaic.runners.local import LocalEnvRunner
-from mosaic.workers.evaluation import evaluate_learners
+from mosaic.workers.evaluation import LeaguePlayers, evaluate_learners, spread
 from mosaic.workers.loop import is_due
 
 
@@ -84,3 +84,111 @@ def test_it_is_due_at_the_same_places_for_a_run_that_was_left():
     assert is_due(5, 25, 10)
     assert not is_due(10, 19, 10)
     assert not is_due(0, 10**9, None)
+
+
+def test_every_agent_and_policy_is_named_with_its_rewards():
+    asked = config("mpe/simple_tag_v3", episodes=2)
+    policy_of = {"adversary_0": "hunters", "adversary_1": "hunters", "agent_0": "prey"}
+    (record,) = evaluate_learners(asked, random_player, {"adversary_2": "random"}, policy_of=policy_of)
+    assert {agent: facts["policy"] for agent, facts in record["agents"].items()} == {
+        **policy_of,
+        "adversary_2": "random",
+    }
+    assert record["agents"]["agent_0"]["others"] == {
+        "adversary_0": "hunters",
+        "adversary_1": "hunters",
+        "adversary_2": "random",
+    }
+    assert {name: facts["episodes"] for name, facts in record["policies"].items()} == {
+        "random": 2,
+        "hunters": 4,
+        "prey": 2,
+    }
+    means = {agent: facts["reward_mean"] for agent, facts in record["agents"].items()}
+    assert record["policies"]["hunters"]["reward_mean"] == pytest.approx(
+        (means["adversary_0"] + means["adversary_1"]) / 2
+    )
+    assert record["policies"]["prey"]["reward_mean"] == means["agent_0"] != means["adversary_0"]
+    learning = [means[agent] for agent in policy_of]
+    assert record["episode_reward_mean"] == pytest.approx(sum(learning) / 3)
+
+
+def test_names_come_from_the_mapping_where_the_worker_gives_none():
+    (record,) = evaluate_learners(config("classic/tictactoe_v3", episodes=1), random_player)
+    assert {facts["policy"] for facts in record["agents"].values()} == {"shared"}
+
+
+def test_an_agents_own_results_are_of_the_episodes_in_which_it_learns():
+    asked = config("classic/tictactoe_v3", episodes=5, opponents=["minimax"])
+    (record,) = evaluate_learners(asked, random_player)
+    first, second = record["agents"]["player_1"], record["agents"]["player_2"]
+    assert (first["policy"], first["others"], first["episodes"]) == ("shared", {"player_2": "minimax"}, 3)
+    assert (second["policy"], second["others"], second["episodes"]) == ("shared", {"player_1": "minimax"}, 2)
+    assert first["losses"] + second["losses"] == record["losses"] > 0
+    assert record["policies"]["minimax"]["wins"] == record["losses"]
+    assert record["win_rate"] == record["policies"]["shared"]["win_rate"] == record["against"]["minimax"]["win_rate"]
+    assert record["policies"]["minimax"]["win_rate"] > 0.5
+
+
+def self_play(**evaluation):
+    return config("classic/tictactoe_v3", **evaluation).model_copy(update={"policy_configuration": "self_play"})
+
+
+def snapshots(names, made, bound=None):
+    def make(spec, agent, name):
+        made.append((name, agent))
+        return load_policy("minimax", spec, (agent,))
+
+    return LeaguePlayers(names, make, bound or {})
+
+
+def test_self_play_is_evaluated_against_the_league(seeds):
+    made = []
+    (record,) = evaluate_learners(self_play(episodes=7), random_player, league=snapshots(["a", "b", "c", "d"], made))
+    assert record["opponent"] == "league"
+    assert {agent: facts["policy"] for agent, facts in record["agents"].items()} == {
+        "player_1": "learner",
+        "player_2": "learner",
+    }
+    assert record["agents"]["player_2"]["others"] == {"player_1": "league"}
+    assert record["policies"].keys() == {"learner", "league"}
+    assert [entry["snapshot"] for entry in record["snapshots"]] == ["a", "b", "c", "d"]
+    assert sum(entry["episodes"] for entry in record["snapshots"]) == record["episodes"] == 7
+    assert [sum("learns" in policy for policy in policies.values()) for _, policies in seeds] == [1] * 7
+    assert sorted(made) == sorted([(name, "player_2") for name in "abcd"] + [(name, "player_1") for name in "abd"])
+
+
+def test_without_a_league_self_play_is_evaluated_against_random(seeds):
+    for league in (None, snapshots([], [])):
+        (record,) = evaluate_learners(self_play(episodes=2), random_player, league=league)
+        assert record["opponent"] == "random"
+        assert record["policies"].keys() == {"learner", "random"}
+    assert [list(policies.values()).count("random") for _, policies in seeds] == [1] * 4
+
+
+def test_a_given_opponent_replaces_the_league():
+    made = []
+    asked = self_play(episodes=2, opponents=["minimax", "random"])
+    records = list(evaluate_learners(asked, random_player, league=snapshots(["a"], made)))
+    assert [record["opponent"] for record in records] == ["minimax", "random"]
+    assert made == []
+
+
+@pytest.mark.parametrize(("opponents", "policy"), [([], "self@-500"), (["random"], "random")])
+def test_bound_agents_are_played_by_their_snapshot_or_by_the_given_opponent(opponents, policy):
+    made = []
+    league = snapshots(["a", "b"], made, {"player_1": ("self@-500", "a")})
+    (record,) = evaluate_learners(self_play(episodes=3, opponents=opponents), random_player, league=league)
+    assert {agent: facts["policy"] for agent, facts in record["agents"].items()} == {
+        "player_1": policy,
+        "player_2": "learner",
+    }
+    assert record["agents"]["player_2"]["episodes"] == 3
+    assert made == ([] if opponents else [("a", "player_1")])
+
+
+def test_snapshots_of_all_ages_play():
+    names = [str(number) for number in range(20)]
+    assert spread(names, 5) == ["0", "4", "9", "14", "19"]
+    assert spread(names, 1) == spread(names, 0) == ["19"]
+    assert spread(names[:3], 9) == names[:3]

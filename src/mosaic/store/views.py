@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mosaic.store.checkpoints import best_first, list_checkpoints
 from mosaic.store.errors import DamagedError
-from mosaic.store.index.summary import RunSummary, last_metrics
+from mosaic.store.index.summary import RunSummary, last_evaluation, last_metrics
 from mosaic.store.logs import Stream, WorkerLog
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State, read_state
@@ -89,6 +89,9 @@ class RunDetails(ReadModel):
     config: dict[str, Any]
     env_steps: int | None
     last_metric: dict[str, Any] | None = Field(description="The newest event that counts.")
+    last_evaluation: tuple[dict[str, Any], ...] = Field(
+        (), description="Events of the newest evaluation, one per opponent."
+    )
     last_seq: int = Field(description="Of the newest stored event; 0 where there is none.")
     checkpoints: tuple[CheckpointRow, ...]
     exit: int | None
@@ -146,6 +149,7 @@ def details_of(folder: RunFolder) -> RunDetails:
         config=config,
         env_steps=metrics.env_steps,
         last_metric=dict(metrics.event) or None,
+        last_evaluation=tuple(dict(event) for event in last_evaluation(folder.metrics)),
         last_seq=last_seq(folder),
         checkpoints=tuple(
             CheckpointRow(

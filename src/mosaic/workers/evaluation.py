@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
-from statistics import fmean
+from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from mosaic.config.run import RunConfig
-from mosaic.core.episode import Episode, outcomes
 from mosaic.core.ids import AgentID, JsonObject, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env, EnvSpec
@@ -18,12 +16,57 @@ from mosaic.evaluation.run_games import DEFAULT_MAX_STEPS, distinct_seeds
 from mosaic.policies.controller import PolicyController
 from mosaic.runners.local import LocalEnvRunner
 from mosaic.runners.screen import Screen, Shot
+from mosaic.workers.evaluation_record import (
+    LEAGUE,
+    LineUp,
+    Participant,
+    PlayedEpisode,
+    evaluation_record,
+    played_episode,
+)
+
+if TYPE_CHECKING:
+    from mosaic.learners.agent_roles import AgentRoles
+    from mosaic.learners.league import League, Snapshot
 
 MakeController: TypeAlias = Callable[[EnvSpec, AgentID], PolicyController]
 
 OCCASION = "evaluation"  # label of the frames for viewers
 ASK_EVERY_S = 0.002  # a step of a small env takes microseconds; asking at each would be a twentieth of that
 _LEARNER = "the policy that learns, for {agent}"  # cannot clash with a policy's name
+_SNAPSHOT = "the snapshot {name}, for {agent}"
+_RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaguePlayers:
+    """Snapshots of the learner, which play against it in an evaluation of self-play."""
+
+    names: Sequence[PolicyID]  # from old to new
+    make: Callable[[EnvSpec, AgentID, PolicyID], PolicyController]  # of the snapshot of this name
+    bound: Mapping[AgentID, tuple[PolicyID, PolicyID]] = field(default_factory=dict)  # agent → `self@-N`, its snapshot
+
+
+def league_players(
+    league: League | None,
+    roles: AgentRoles,
+    env_steps: int,
+    make: Callable[[EnvSpec, AgentID, Snapshot], PolicyController],
+) -> LeaguePlayers | None:
+    """Return the snapshots of a league, and those that now play the agents bound to an age."""
+    if league is None:
+        return None
+    learner = roles.plan.names[0]
+    snapshots = {snapshot_name(learner, snapshot): snapshot for snapshot in league.snapshots}
+    bound = {
+        agent: (f"self@-{age}", snapshot_name(learner, league.aged(age, env_steps)))
+        for agent, age in (roles.ages.items() if snapshots else ())
+    }
+    return LeaguePlayers(tuple(snapshots), lambda spec, agent, name: make(spec, agent, snapshots[name]), bound)
+
+
+def snapshot_name(learner: PolicyID, snapshot: Snapshot) -> PolicyID:
+    return f"{learner}@{snapshot.env_steps}"
 
 
 def evaluate_learners(
@@ -32,35 +75,139 @@ def evaluate_learners(
     fixed: Mapping[AgentID, PolicyID] | None = None,
     screen: Screen | None = None,
     stopped: Callable[[], object] = lambda: None,
+    *,
+    policy_of: Mapping[AgentID, PolicyID] | None = None,
+    league: LeaguePlayers | None = None,
 ) -> Iterator[JsonObject]:
-    """Yield one record per opponent, or one of the learners among themselves if there are no opponents.
+    """Yield one record per opponent, or one of the learners among themselves.
 
-    `fixed` are the policies of agents that do not learn; if one agent learns, opponents replace them. `screen` shows
-    the episodes; steps and episodes are counted from 0 for each opponent. `stopped` is called between any two steps; an
-    interrupted evaluation is not reported.
+    Opponents are those of `evaluation.opponents`. In self-play without any the learner plays against `league`, or
+    against `random` if there is none. `fixed` are the policies of agents that do not learn; if one agent learns,
+    opponents replace them. `policy_of` names the policies of the other agents. `screen` shows the episodes; steps and
+    episodes are counted from 0 for each opponent. `stopped` is called between any two steps; an interrupted evaluation
+    is not reported.
     """
-    fixed = fixed or {}
     shown = None if screen is None else _AsEvaluation(screen)
-    evaluation = config.evaluation
     with closing(make_env(config.environment)) as env:
-        agents = tuple(agent for agent in env.spec.possible_agents if agent not in fixed)
-        controllers = {_LEARNER.format(agent=agent): make(env.spec, agent) for agent in agents}
-        seeds = distinct_seeds(evaluation.episodes, config.seed, "evaluation")
-        numbered = list(enumerate(seeds))
-        if len(env.spec.possible_agents) == 1 or not evaluation.opponents:
-            played = list(_play(env, fixed, agents[0], numbered, controllers, shown, stopped))
-            if not stopped():
-                yield _record(played, env.spec)
+        names = _policy_names(config, env.spec) if policy_of is None else policy_of
+        line_ups = _LineUps(env.spec, fixed or {}, names, league)
+        seats = _Seats(env, make, league, shown, stopped)
+        seeds = distinct_seeds(config.evaluation.episodes, config.seed, "evaluation")
+        for opponent in _opponents(config, env.spec, league):
+            played: list[PlayedEpisode] = []
+            for line_up, numbers in line_ups.against(opponent, len(seeds)):
+                numbered = [(number, seeds[number]) for number in numbers]
+                played += seats.play(line_up, numbered)
+            if stopped():
+                return
+            yield evaluation_record(played, env.spec.possible_agents, opponent)
+
+
+def _opponents(config: RunConfig, spec: EnvSpec, league: LeaguePlayers | None) -> tuple[PolicyID | None, ...]:
+    """Return the opponents, one after another; None: the learners among themselves."""
+    if len(spec.possible_agents) == 1:
+        return (None,)
+    if config.evaluation.opponents or config.policy_configuration != "self_play":
+        return config.evaluation.opponents or (None,)
+    return (LEAGUE if league is not None and league.names else _RANDOM,)
+
+
+def _policy_names(config: RunConfig, spec: EnvSpec) -> Mapping[AgentID, PolicyID]:
+    from mosaic.learners.agent_roles import read_mapping  # imports numba
+
+    roles = read_mapping(config, spec)
+    return {agent: roles.plan.names[k] for agent, k in zip(roles.learners, roles.plan.policy_of, strict=True)}
+
+
+class _LineUps:
+    """Policies of all agents, episode by episode."""
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        fixed: Mapping[AgentID, PolicyID],
+        policy_of: Mapping[AgentID, PolicyID],
+        league: LeaguePlayers | None,
+    ) -> None:
+        bound = {} if league is None else league.bound
+        agents = [agent for agent in spec.possible_agents if agent not in fixed and agent not in bound]
+        self._learners = {
+            agent: Participant(policy_of[agent], _LEARNER.format(agent=agent), learns=True) for agent in agents
+        }
+        self._fixed = {agent: Participant(policy, policy) for agent, policy in fixed.items()}
+        self._bound = {agent: _snapshot(agent, name, asked) for agent, (asked, name) in bound.items()}
+        self._names = () if league is None else tuple(league.names)
+
+    def against(self, opponent: PolicyID | None, episodes: int) -> Iterator[tuple[LineUp, range]]:
+        """Yield every line-up against this opponent, with the numbers of its episodes."""
+        numbers, everybody = range(episodes), {**self._fixed, **self._bound, **self._learners}
+        if opponent is None or (opponent == LEAGUE and self._bound):
+            yield everybody, numbers
+        elif self._bound or len(self._learners) == 1:
+            replaced = self._bound or self._fixed
+            yield everybody | dict.fromkeys(replaced, Participant(opponent, opponent)), numbers
         else:
-            for opponent in evaluation.opponents:
-                played = []
-                for place, learner in enumerate(agents):  # each role in turn: moving first is an advantage
-                    rest = fixed if len(agents) == 1 else [agent for agent in agents if agent != learner]
-                    others = {**fixed, **dict.fromkeys(rest, opponent)}
-                    played += _play(env, others, learner, numbered[place :: len(agents)], controllers, shown, stopped)
-                if stopped():
-                    return
-                yield {**_record(played, env.spec), "opponent": opponent}
+            for place, learner in enumerate(self._learners):  # each role in turn: moving first is an advantage
+                others = [agent for agent in self._learners if agent != learner]
+                turns = numbers[place :: len(self._learners)]
+                for number, players in enumerate(rivals := list(self._rivals(opponent, others, len(turns)))):
+                    yield {**everybody, **players}, turns[number :: len(rivals)]
+
+    def _rivals(self, opponent: PolicyID, agents: Sequence[AgentID], most: int) -> Iterator[LineUp]:
+        """Yield the policies of the other agents: one opponent, or at most `most` snapshots of all ages."""
+        if opponent != LEAGUE:
+            yield dict.fromkeys(agents, Participant(opponent, opponent))
+            return
+        for name in spread(self._names, most):
+            yield {agent: _snapshot(agent, name) for agent in agents}
+
+
+def _snapshot(agent: AgentID, name: PolicyID, policy: PolicyID = LEAGUE) -> Participant:
+    return Participant(policy, _SNAPSHOT.format(name=name, agent=agent), snapshot=name)
+
+
+def spread(names: Sequence[PolicyID], most: int) -> list[PolicyID]:
+    """Return at most `most` names, from the first to the last at equal distances; at least the last."""
+    count = min(len(names), most)
+    if count < 2:
+        return list(names[-1:])
+    return [names[place * (len(names) - 1) // (count - 1)] for place in range(count)]
+
+
+class _Seats:
+    """Env of an evaluation, and the controllers that play there."""
+
+    def __init__(
+        self,
+        env: Env,
+        make: MakeController,
+        league: LeaguePlayers | None,
+        screen: Screen | None,
+        stopped: Callable[[], object],
+    ) -> None:
+        self._env, self._make, self._league, self._screen, self._stopped = env, make, league, screen, stopped
+        self._controllers: dict[PolicyID, PolicyController] = {}  # of all that is not loaded by its reference
+
+    def play(self, line_up: LineUp, numbered: Sequence[tuple[int, int]]) -> Iterator[PlayedEpisode]:
+        """Play episodes of these numbers and seeds until stopped."""
+        for agent, one in line_up.items():
+            self._prepare(agent, one)
+        mapping = {agent: line_up[agent].source for agent in self._env.spec.possible_agents}
+        runner = LocalEnvRunner(self._env, mapping, controllers=self._controllers, screen=self._screen)
+        with closing(runner.controllers):
+            for number, seed in numbered:
+                for _ in runner.turns(seed, episode=number, max_steps=DEFAULT_MAX_STEPS):
+                    if self._stopped():
+                        return
+                yield played_episode(line_up, runner.record, self._env.spec)
+
+    def _prepare(self, agent: AgentID, one: Participant) -> None:
+        if one.source in self._controllers:
+            return
+        if one.learns:
+            self._controllers[one.source] = self._make(self._env.spec, agent)
+        elif one.snapshot and self._league is not None:
+            self._controllers[one.source] = self._league.make(self._env.spec, agent, one.snapshot)
 
 
 class _AsEvaluation:
@@ -81,37 +228,3 @@ class _AsEvaluation:
 
     def close(self) -> None:
         """Leave the screen open: training continues to use it."""
-
-
-def _play(
-    env: Env,
-    others: Mapping[AgentID, PolicyID],
-    learner: AgentID,
-    numbered: list[tuple[int, int]],
-    controllers: dict[PolicyID, PolicyController],
-    screen: Screen | None,
-    stopped: Callable[[], object],
-) -> Iterator[tuple[AgentID, Episode]]:
-    mapping = {agent: others.get(agent, _LEARNER.format(agent=agent)) for agent in env.spec.possible_agents}
-    runner = LocalEnvRunner(env, mapping, controllers=controllers, screen=screen)
-    with closing(runner.controllers):
-        for number, seed in numbered:
-            for _ in runner.turns(seed, episode=number, max_steps=DEFAULT_MAX_STEPS):
-                if stopped():
-                    return
-            yield learner, runner.record
-
-
-def _record(played: list[tuple[AgentID, Episode]], spec: EnvSpec) -> JsonObject:
-    returns = [episode.returns[learner] for learner, episode in played]
-    record: JsonObject = {
-        "episodes": len(played),
-        "episode_reward_mean": fmean(returns),
-        "episode_reward_min": min(returns),
-        "episode_reward_max": max(returns),
-        "episode_len_mean": fmean(episode.env_steps for _, episode in played),
-    }
-    if spec.facts.competitive:
-        ends = [outcomes(episode.returns, spec.facts.win_above)[learner] for learner, episode in played]
-        record |= {"wins": ends.count("win"), "draws": ends.count("draw"), "losses": ends.count("loss")}
-    return record

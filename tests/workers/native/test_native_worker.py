@@ -114,6 +114,12 @@ def test_self_play_reports_ratings_and_plays_through_run(home):
     assert {"rating/random", "win_rate/random", "score/random", "win_rate/minimax:depth=1"} <= custom.keys()
     assert isinstance(event["policies"]["learner"]["rating"], float)
     assert "approx_kl" in event["policies"]["learner"]["learner"]
+    evaluation = next(each for each in run.events() if each["kind"] == "evaluation")
+    assert evaluation["opponent"] == "league"
+    assert {agent: facts["policy"] for agent, facts in evaluation["agents"].items()} == {
+        "player_1": "learner",
+        "player_2": "learner",
+    }
     manifest = run.checkpoints()[-1].manifest
     assert (manifest.best_by, manifest.rating) == ("rating", event["policies"]["learner"]["rating"])
     assert "2 of them against minimax:depth=1" in run.log()

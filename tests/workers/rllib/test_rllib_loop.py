@@ -252,6 +252,11 @@ def test_self_play_goes_on_with_its_league(tmp_path):
     event = life.events("iteration")[-1]
     assert event["policies"]["learner"]["rating"] == pytest.approx(first.self_play.league.rating)
     assert event["custom_metrics"]["league_size"] == len(known)
+    evaluation = life.events("evaluation")[-1]
+    assert evaluation["opponent"] == "league"
+    assert evaluation["agents"]["player_1"]["policy"] == "learner"
+    assert evaluation["agents"]["player_1"]["others"] == {"player_2": "league"}
+    assert [each["snapshot"] for each in evaluation["snapshots"]] == [f"learner@{known[-1]}"]
     manifest = list_checkpoints(life.folder)[-1].manifest
     assert (manifest.best_by, manifest.rating) == ("rating", pytest.approx(first.self_play.league.rating))
 

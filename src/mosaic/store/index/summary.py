@@ -50,6 +50,24 @@ def last_metrics(path: Path) -> LastMetrics:
     return LastMetrics(_reached(newest, resumed_at), None, measured)
 
 
+def last_evaluation(path: Path) -> tuple[Mapping[str, object], ...]:
+    """Return the visible events of the last evaluation, one per opponent; none where there was none recently."""
+    found: list[Mapping[str, object]] = []
+    reached = math.inf  # where the next attempt began
+    for line in _lines_backwards(path):
+        if b'"evaluation"' not in line and b'"resumed"' not in line:
+            continue
+        event = _event(line)
+        steps = _steps(event.get("env_steps")) or 0
+        if event.get("kind") == "resumed":
+            reached = min(reached, _steps(event.get("from_env_steps")) or 0)
+        elif event.get("kind") == "evaluation" and steps <= reached:
+            if found and found[0].get("env_steps") != event.get("env_steps"):
+                break
+            found.insert(0, event)
+    return tuple(found)
+
+
 def _reached(newest: Mapping[str, object], resumed_at: int | None) -> int:
     return resumed_at if resumed_at is not None else _steps(newest.get("env_steps")) or 0
 

@@ -42,6 +42,22 @@ class PolicyMetrics(TypedDict, total=False):
     custom_metrics: dict[str, object]
 
 
+class EvaluationMetrics(TypedDict, total=False):
+    """Results in one evaluation: of an agent, of a policy, or of the learner against a snapshot."""
+
+    episodes: int
+    reward_mean: float | None
+    reward_min: float | None
+    reward_max: float | None
+    wins: int  # these four where the game has a winner
+    draws: int
+    losses: int
+    win_rate: float
+    policy: str  # of an agent: the policy that played it, in the episodes that are counted
+    others: dict[str, str]  # of an agent: the policy of each other agent in these episodes
+    snapshot: str  # of a snapshot: its name
+
+
 class MetricEvent(TypedDict, total=False):
     """One line of metrics.jsonl. Kinds may have further fields of their own; what is not a finite number is null."""
 
@@ -78,6 +94,17 @@ class MetricEvent(TypedDict, total=False):
     message: str
     # kinds "checkpoint", once for a step, and "checkpoint_exists": it was asked for or saved again
     path: str
+    # kind "evaluation": its means are of all agents that learn; in runs of earlier versions of the first agent alone,
+    # without `agents`, `policies`, `against` and `snapshots`
+    episodes: int
+    agents: dict[str, EvaluationMetrics]
+    opponent: str  # a policy, or "league"; missing where the learners played among themselves
+    against: dict[str, dict[str, float]]  # mean reward and win rate of the learners, by opponent
+    snapshots: list[EvaluationMetrics]  # of the learners against each snapshot of the league
+    wins: int  # of the learners against the opponent
+    draws: int
+    losses: int
+    win_rate: float
 
 
 class UnstorableEventError(MosaicError):

@@ -16,6 +16,7 @@ from mosaic.config.validation import list_settings
 from mosaic.testing.duel import CONSTANT, duel
 from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.curve import difference
+from mosaic.testing.worker.evaluations import check_evaluations
 from mosaic.testing.worker.rehearsal import ContractProof, Rehearsal, WorkerContractError
 from mosaic.workers.submission import unhonoured_settings
 
@@ -269,6 +270,7 @@ def _see_kept(ask: _Ask) -> str:
 
 
 def _see_evaluations(ask: _Ask) -> str:
+    check_evaluations(ask.rehearsal, f"setting {ask.name}")
     places = {event["env_steps"] for event in ask.events("evaluation")}
     if len(places) < 2:
         raise ask.broken(ask.name, f"evaluations every {ask.value} env steps were asked for, and {len(places)} made")

@@ -16,7 +16,9 @@ from mosaic.store.policies.init_source import find_init
 
 if TYPE_CHECKING:  # these import numba
     from mosaic.learners.base import Assembled
+    from mosaic.learners.league import Snapshot
     from mosaic.learners.normalization import RunningMoments
+    from mosaic.models.architecture import Architecture
     from mosaic.models.engine import StateArrays
     from mosaic.models.weights_file import SavedNetwork
 
@@ -44,12 +46,31 @@ def save_policies(folder: Path, assembled: Assembled, epsilon: float | None) -> 
     networks = {policy_file(policy): code for policy, code in enumerate(assembled.networks) if code is not None}
     for policy, architecture in enumerate(assembled.architectures):
         moments = learner.scaler(policy)
-        width = architecture.observation
-        extra = {} if moments is None else {"shift": moments.shift[:width], "scale": moments.scale[:width]}
+        extra = {} if moments is None else _scaling(moments.shift, moments.scale, architecture)
         own = policy_file(policy) in networks
         save_weights(folder / policy_file(policy), architecture, learner.weights(policy), extra, own_network=own)
     facts = {"engine": assembled.engine, "networks": networks, "epsilon": epsilon}
     (folder / FACTS).write_text(json.dumps(facts))
+
+
+def save_snapshot(folder: Path, assembled: Assembled, snapshot: Snapshot) -> None:
+    """Write a snapshot of the learner as the first policy of a new folder."""
+    from mosaic.models.weights_file import save_weights
+
+    folder.mkdir()
+    architecture, network = assembled.architectures[0], assembled.networks[0] if assembled.networks else None
+    extra = _scaling(snapshot.shift, snapshot.scale, architecture) if snapshot.shift.size else {}
+    own = network is not None
+    save_weights(folder / policy_file(0), architecture, snapshot.weights, extra, own_network=own)
+    facts = {"engine": assembled.engine, "networks": {policy_file(0): network} if own else {}, "epsilon": None}
+    (folder / FACTS).write_text(json.dumps(facts))
+
+
+def _scaling(
+    shift: NDArray[np.float32], scale: NDArray[np.float32], architecture: Architecture
+) -> dict[str, NDArray[np.float32]]:
+    width = architecture.observation
+    return {"shift": shift[:width], "scale": scale[:width]}
 
 
 def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyController:

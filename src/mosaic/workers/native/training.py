@@ -17,6 +17,7 @@ from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.base import WORKER_PREFIX, Assembled, Counters, Viewable
 from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.league import Snapshot
 from mosaic.models.weights_file import check_finite, load_weights
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.runners.screen import Shot
@@ -24,7 +25,7 @@ from mosaic.store.checkpoints import Checkpoint, PolicyEntry
 from mosaic.telemetry.events.event import TimeSplit
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
-from mosaic.workers.evaluation import evaluate_learners
+from mosaic.workers.evaluation import evaluate_learners, league_players
 from mosaic.workers.loop import Progress
 from mosaic.workers.native.checkpoint import (
     FACTS,
@@ -34,6 +35,7 @@ from mosaic.workers.native.checkpoint import (
     make_controller,
     policy_file,
     save_policies,
+    save_snapshot,
     start_from,
     weights_file,
 )
@@ -163,19 +165,37 @@ class NativeTraining:
 
     def evaluate(self) -> Iterator[dict[str, Any]]:
         """Play the current policies on fixed seeds, with the default that `run:` has in this env."""
-        context, roles = self._context, self._assembled.roles
+        context, learner, roles = self._context, self._learner, self._assembled.roles
+        policy_of = {
+            agent: learner.plan.names[k] for agent, k in zip(roles.learners, learner.plan.policy_of, strict=True)
+        }
         with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
             folder = Path(name)
             self._save_policies(folder)
 
-            def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
-                number = self._learner.plan.policy_of[roles.learners.index(agent)]
+            def load(spec: EnvSpec, agent: AgentID, folder: Path, number: int = 0) -> PolicyController:
                 sampling = default_sampling(spec, stochastic=self._stochastic)
                 request = PolicyRequest("the policy that learns", spec, (agent,), sampling=sampling)
                 return make_controller(folder, policy_file(number), request)
 
-            stopped = context.inbox.stop_asked
-            yield from evaluate_learners(context.config, make, roles.played, self._camera, stopped)
+            def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
+                return load(spec, agent, folder, learner.plan.names.index(policy_of[agent]))
+
+            def make_snapshot(spec: EnvSpec, agent: AgentID, snapshot: Snapshot) -> PolicyController:
+                own = folder / str(snapshot.env_steps)
+                if not own.exists():
+                    save_snapshot(own, self._assembled, snapshot)
+                return load(spec, agent, own)
+
+            yield from evaluate_learners(
+                context.config,
+                make,
+                roles.played,
+                self._camera,
+                context.inbox.stop_asked,
+                policy_of=policy_of,
+                league=league_players(learner.league, roles, learner.env_steps, make_snapshot),
+            )
 
     def _save_policies(self, folder: Path) -> None:
         epsilon: float | None = None if self._stochastic else getattr(self._learner, "epsilon", None)

@@ -18,6 +18,7 @@ from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_key
 from mosaic.learners.league import League, Snapshot, interval_for
 from mosaic.learners.opponents import distinct_ages
+from mosaic.workers.evaluation import snapshot_name
 from mosaic.workers.rllib.config.options import snapshot_interval
 from mosaic.workers.rllib.config.setup import RllibSetup
 from mosaic.workers.rllib.lost_runners import after_restore
@@ -219,7 +220,7 @@ class LeagueManager:
         drawn = {self._name(s): s for s in self.league.draw(max(PLACES, len(self.league.ages)), now, random)}
         for name, snapshot in drawn.items():
             if name not in self._references:
-                self._references[name] = ray.put(self._unflatten(snapshot.weights))
+                self._references[name] = ray.put(self.weights_of(snapshot))
         kept = {self._name(snapshot) for snapshot in self.league.snapshots}
         self._references = {name: ref for name, ref in self._references.items() if name in kept}
         rivals = {name: self._references[name] for name in drawn}
@@ -237,11 +238,12 @@ class LeagueManager:
     def _check_frozen(self, found: Mapping[str, int]) -> None:
         for snapshot in self.league.snapshots:
             name = self._name(snapshot)
-            if name in found and found[name] != checksum(self._unflatten(snapshot.weights)):
+            if name in found and found[name] != checksum(self.weights_of(snapshot)):
                 raise MosaicError(f"The snapshot {name} has changed in an env runner, and snapshots never may.")
 
-    def _unflatten(self, flat: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-        weights, start = {}, 0
+    def weights_of(self, snapshot: Snapshot) -> Weights:
+        """Return the weights with which a snapshot acts, by RLlib's names."""
+        flat, weights, start = snapshot.weights, {}, 0
         for name, shape in self._shapes.items():
             size = int(np.prod(shape))
             weights[name] = flat[start : start + size].reshape(shape)
@@ -249,4 +251,4 @@ class LeagueManager:
         return weights
 
     def _name(self, snapshot: Snapshot) -> str:
-        return f"{self._learner}@{snapshot.env_steps}"
+        return snapshot_name(self._learner, snapshot)

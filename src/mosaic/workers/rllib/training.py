@@ -24,7 +24,7 @@ from mosaic.store.archives.trust import require_trust_to_resume
 from mosaic.store.checkpoints import PolicyEntry
 from mosaic.telemetry.frames.sources import EVALUATION, announce_source, remove_rings, withdraw_source
 from mosaic.workers.context import WorkerContext
-from mosaic.workers.evaluation import evaluate_learners
+from mosaic.workers.evaluation import evaluate_learners, league_players
 from mosaic.workers.loop import Progress
 from mosaic.workers.loop import train as train_loop
 from mosaic.workers.policy_settings import read_policy_options
@@ -53,6 +53,7 @@ from mosaic.workers.rllib.reporting.metrics import Interval, RllibProgress, fiel
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
 
+    from mosaic.learners.league import Snapshot
     from mosaic.workers.rllib.self_play import LeagueManager
 
 _LOOK_EVERY_S = 0.5  # to notice the end of training, in the thread that waits for a stop
@@ -332,21 +333,35 @@ def _is_stochastic(setup: RllibSetup) -> bool:
 def _evaluate(context: WorkerContext, training: Training) -> Iterator[Mapping[str, object]]:
     """Play the current policies on fixed seeds, with the default that `run:` has in this env."""
     from mosaic.workers.rllib.checkpoint.controllers import load_policy as load_exported
-    from mosaic.workers.rllib.checkpoint.export import export_policies
+    from mosaic.workers.rllib.checkpoint.export import export_policies, export_snapshot
 
-    setup = training.setup
+    setup, self_play = training.setup, training.self_play
     with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
         folder = Path(name)
         export_policies(folder, setup, training.algo)
 
-        def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
+        def load(spec: EnvSpec, agent: AgentID, folder: Path) -> PolicyController:
             sampling = default_sampling(spec, stochastic=_is_stochastic(setup))
             request = PolicyRequest("the policy that learns", spec, (agent,), sampling=sampling)
             return load_exported(folder, setup.policy_of[agent], request)
 
-        stopped = context.inbox.stop_asked
+        def make_snapshot(spec: EnvSpec, agent: AgentID, snapshot: Snapshot) -> PolicyController:
+            assert self_play is not None
+            own = folder / str(snapshot.env_steps)
+            export_snapshot(own, setup, training.algo, self_play.weights_of(snapshot))
+            return load(spec, agent, own)
+
+        now = training.progress.env_steps
         with _evaluation_screen(context) as screen:
-            yield from evaluate_learners(context.config, make, setup.roles.played, screen, stopped)
+            yield from evaluate_learners(
+                context.config,
+                lambda spec, agent: load(spec, agent, folder),
+                setup.roles.played,
+                screen,
+                context.inbox.stop_asked,
+                policy_of=setup.policy_of,
+                league=league_players(self_play.league if self_play else None, setup.roles, now, make_snapshot),
+            )
 
 
 @contextmanager

@@ -8,6 +8,7 @@ follow the clock; every training can be interrupted after a multiple of its grai
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -219,7 +220,14 @@ class TabularTraining:
                 return make_controller(folder, owners.get(agent, POLICY), spec, agent, spec.env_id)
 
             stopped = self._context.inbox.stop_asked
-            yield from evaluate_learners(self._context.config, make, self._roles.played, self._seen.camera, stopped)
+            yield from evaluate_learners(
+                self._context.config,
+                make,
+                self._roles.played,
+                self._seen.camera,
+                stopped,
+                policy_of=defaultdict(lambda: POLICY, owners),
+            )
 
     def _write(self, folder: Path) -> None:
         self._training.save(folder)

@@ -84,8 +84,9 @@ def list_(
 
 @app.command()
 def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
-    """Show a run: state, attempts, checkpoints, configuration."""
+    """Show a run: state, attempts, checkpoints, last evaluation, configuration."""
     from mosaic.ui.cli.backend import open_backend
+    from mosaic.ui.cli.evaluation_view import EVALUATION_COLUMNS, evaluation_rows, evaluation_title
     from mosaic.ui.cli.output import out, print_json, print_table
 
     with open_backend(server) as runs:
@@ -107,6 +108,8 @@ def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False
         print_table("Curriculum", ["stage", "from env steps", "options"], stages, ["from env steps"])
     points = [[f"{c.env_steps:,}", _why_best(c) if c.best else "", c.path] for c in details.checkpoints]
     print_table("Checkpoints", ["env steps", "", "folder"], points, ["env steps"])
+    for event in details.last_evaluation:
+        print_table(evaluation_title(event), EVALUATION_COLUMNS, evaluation_rows(event))
     out.print_json(data=details.config)
 
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from mosaic.telemetry.events.event import AXES
 
 ALL = "all"  # the label of what is measured over all policies
-RETURN, RATING, LENGTH = "Return", "Rating", "Episode length"
+RETURN, RATING, LENGTH, EVALUATED = "Return", "Rating", "Episode length", "Return in evaluations"
 _POLICIES = "policies/"
+_EVALUATION = "evaluation/"
+_EVALUATED = ("reward_mean", "win_rate")  # of agents, policies and opponents; the other results are in the events
 _MARKS = ("started/", "ended/", "resumed/", "checkpoint/", "alert/")  # events that say when, not how much
 _TITLES = {
     "episode_reward_mean": RETURN,
@@ -17,13 +19,19 @@ _TITLES = {
     "rating": RATING,
     "episode_len_mean": LENGTH,
     "env_steps_per_s": "Env steps per second",
-    "evaluation/episode_reward_mean": "Return in evaluations",
+    "evaluation/episode_reward_mean": EVALUATED,
+    "evaluation/reward_mean": EVALUATED,
+    "evaluation/win_rate": "Win rate in evaluations",
+    "evaluation/agents/reward_mean": "Return of agents in evaluations",
+    "evaluation/agents/win_rate": "Win rate of agents in evaluations",
+    "evaluation/against/reward_mean": "Return in evaluations by opponent",
+    "evaluation/against/win_rate": "Win rate in evaluations by opponent",
     "evaluation/episode_len_mean": "Episode length in evaluations",
     "time_split/env": "Seconds in envs per iteration",
     "time_split/inference": "Seconds in inference per iteration",
     "time_split/learning": "Seconds in learning per iteration",
 }
-_FIRST = (RETURN, RATING, "Return in evaluations", LENGTH)
+_FIRST = (RETURN, RATING, EVALUATED, LENGTH)
 _LEAVES_LAST = ("reward_min", "reward_max", "episodes_total", "agent_steps", "time_split", "Env steps per second")
 
 
@@ -39,7 +47,7 @@ def families(names: Iterable[str]) -> list[Family]:
     """Return the charts, those that are looked at most first."""
     found: dict[str, dict[str, str]] = {}
     for name in names:
-        if name in AXES or name.startswith(_MARKS):
+        if name in AXES or name.startswith(_MARKS) or _is_detail(name):
             continue
         title, label = _place(name)
         found.setdefault(title, {}).setdefault(label, name)
@@ -54,11 +62,22 @@ def policies_of(found: Iterable[Family]) -> list[str]:
     return sorted({label for family in found for label in family.curves}, key=lambda label: (label != ALL, label))
 
 
+def _is_detail(name: str) -> bool:
+    """Return whether this is a result of one agent, policy or opponent in an evaluation that is not drawn."""
+    parts = name.split("/")
+    grouped = len(parts) > 3 and parts[0] == "evaluation" and parts[1] in ("agents", "policies", "against")
+    return grouped and parts[-1] not in _EVALUATED
+
+
 def _place(name: str) -> tuple[str, str]:
+    for group in ("agents/", "against/"):
+        if name.startswith(_EVALUATION + group):
+            label, _, measure = name.removeprefix(_EVALUATION + group).rpartition("/")
+            return _title(_EVALUATION + group + measure), label
     start, _, rest = name.partition(_POLICIES)
-    if not rest or start not in ("", "evaluation/"):
+    if not rest or start not in ("", _EVALUATION):
         return _title(name), ALL
-    policy, _, measure = rest.partition("/")
+    policy, _, measure = rest.rpartition("/") if start else rest.partition("/")
     return _title(start + measure), policy
 
 

@@ -61,6 +61,15 @@ def export_policies(folder: Path, setup: RllibSetup, algo: Algorithm, env_steps:
         (folder / CONNECTORS).write_bytes(connector_states(runner._env_to_module, runner._module_to_env))
 
 
+def export_snapshot(folder: Path, setup: RllibSetup, algo: Algorithm, weights: Mapping[str, Array]) -> None:
+    """Write a snapshot of the learner, of which only the weights needed to act are known, under the learner's name."""
+    assert algo.env_runner is not None
+    (name,) = setup.modules.values()
+    folder.mkdir(exist_ok=True)
+    state = learned_state(algo, name) | dict(weights)
+    export_modules(folder, setup, {name: algo.get_module(name)}, {name: state}, algo.env_runner._env_to_module)
+
+
 def export_modules(
     folder: Path,
     setup: RllibSetup,

@@ -1,4 +1,4 @@
-"""Run page: status and actions, with panels for curves, log, picture, alerts and configuration."""
+"""Run page: status and actions, with panels for curves, evaluation, log, picture, alerts and configuration."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from mosaic.ui.web.components.widgets import box, button, complain, link_button,
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.progress import Iteration, progress_of, time_shares, wall_s
 from mosaic.ui.web.pages.run.curves import CurvesPanel
+from mosaic.ui.web.pages.run.evaluation import EvaluationPanel
 from mosaic.ui.web.pages.run.panels import AboutPanel, AlertsPanel, LogPanel
 from mosaic.ui.web.pages.run.picture import GridPanel, PicturePanel
 
@@ -170,13 +171,14 @@ def page(frame: PageLayout, run_id: str, address: PageArguments) -> None:
         with box("m-cols r-cols").style("grid-template-columns:minmax(0,1fr) 368px"):
             with box("stack gap-4"):
                 curves = CurvesPanel(frame, folder, details, address.query_parameters.get("with", ""))
+                evaluation = EvaluationPanel()
                 grid = GridPanel(folder, details)
                 log = LogPanel(folder)
             with box("stack gap-4"):
                 picture = PicturePanel(details)
                 alerts = AlertsPanel(frame, folder)
                 about = AboutPanel(frame, folder, details)
-    parts = (actions, strip, curves, log, picture, grid, alerts, about)
+    parts = (actions, strip, curves, evaluation, log, picture, grid, alerts, about)
     shown: list[RunDetails] = []
 
     async def refresh() -> None:
