@@ -30,7 +30,8 @@ def training(**settings):
             resume_from=None,
             inbox=SimpleNamespace(stop_asked=lambda: None),
         )
-        yield native.NativeTraining(context, made, SimpleNamespace(glance=lambda: None, wanted=lambda: False)), made
+        camera = SimpleNamespace(glance=lambda: None, wanted=lambda: False)
+        yield native.NativeTraining(context, made, camera, lambda: made), made
 
 
 @pytest.mark.parametrize("agents", [{}, {"player_1": "self@-300"}], ids=["league", "bound"])
