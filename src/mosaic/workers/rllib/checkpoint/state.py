@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,10 +52,24 @@ def load_state(folder: Path, algo: Algorithm, self_play: LeagueManager | None) -
             f"{folder.name} was saved by an older version of Mosaic, whose {missing}. Its policies "
             "play, but it cannot be resumed. Start a new run, for example with the same configuration file."
         ) from error
+    _send_weights(algo)
     progress = load_progress(folder)
     if self_play is not None:
         self_play.restore(algo, load_file(folder / LEAGUE), progress.env_steps)
     return progress
+
+
+def _send_weights(algo: Algorithm) -> None:
+    """Give env runners the learner's weights: RLlib leaves remote ones with those that they were created with."""
+    group, learners = algo.env_runner_group, algo.learner_group
+    if group is None or learners is None:
+        return
+    state: Any = learners.get_state(components="learner/rl_module", inference_only=True)
+    group.foreach_env_runner(partial(_take_weights, weights=state["learner"]["rl_module"]))
+
+
+def _take_weights(runner: Any, weights: Any) -> None:
+    runner.set_state({"rl_module": weights})  # without a sequence number they are taken in any case
 
 
 def load_progress(folder: Path) -> RllibProgress:
