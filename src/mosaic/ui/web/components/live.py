@@ -12,6 +12,7 @@ from mosaic.ui.web.components.widgets import button
 
 MOST_SOURCES = 20  # more curves in one chart cannot be told apart
 FEW_CURVES = 6  # live_feed.js: beyond this, no bands, and a list of names instead of a name at each curve's end
+STAGE = "curriculum/stage"  # drawn as marks
 _POINTS = 500
 
 
@@ -81,7 +82,8 @@ class LiveFeed(ui.element, component="../static/live_feed.js"):
         """Let the browser request the first chart's curves at once, while it still loads the code that draws them."""
         if self.client.has_socket_connection or not self.props["charts"]:
             return  # everything is loaded already
-        metrics = dict.fromkeys(line["metric"] for line in self.props["charts"][0]["lines"])
+        lines = self.props["charts"][0]["lines"]
+        metrics = dict.fromkeys([*(line["metric"] for line in lines), STAGE])
         query = urlencode(
             [
                 *(("ref", source["ref"]) for source in self.props["sources"]),

@@ -66,8 +66,8 @@ export default {
       this.appended = 0;
       const wanted = [...new Set(this.charts.flatMap((chart) => chart.lines.map((line) => line.metric)))];
       if (!wanted.length || !this.sources.length) return;
-      const first = wanted.filter((metric) => this.charts[0].lines.some((line) => line.metric === metric));
-      const rest = [...wanted.filter((metric) => !first.includes(metric)), STAGE];
+      const first = [...wanted.filter((metric) => this.charts[0].lines.some((line) => line.metric === metric)), STAGE];
+      const rest = wanted.filter((metric) => !first.includes(metric));
       const parts = [];
       for (const [metrics, points] of [[first, this.points], [rest, COMPACT_POINTS]])
         for (let i = 0; i < metrics.length; i += 40) parts.push(this.fetch(metrics.slice(i, i + 40), points));
