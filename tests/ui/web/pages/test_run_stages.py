@@ -39,7 +39,7 @@ def test_a_run_with_several_sources_offers_them(tab: Tab, server: WebServer) -> 
     run_id = server.submit(toy(iterations=10**6, iteration_s=0.05))
     page = tab.open(f"/runs/{run_id}")
     page.wait_for_selector(".r-pic")
-    choice = page.get_by_label("Source")
+    choice = page.get_by_label("Source", exact=True)
     assert not choice.is_visible()
     folder = Trainer(server.home).run(run_id).folder.path
     for source in ("env-runner-1", "env-runner-2"):
