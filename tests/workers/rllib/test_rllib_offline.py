@@ -166,4 +166,4 @@ def test_cloning_an_expert_balances_the_pole(tmp_path: Path, monkeypatch: pytest
     params = {"dataset": POLE, "lr": 1e-3, "train_batch_size_per_learner": 500, "fcnet_hiddens": [64, 64]}
     run = train(CARTPOLE, worker="rllib", algorithm="bc", params=params, total_timesteps=1_000_000)
     result = evaluate(CARTPOLE, {"*": f"run:{run.id}"}, episodes=20)
-    assert result.agents["agent_0"].mean >= 475
+    assert result.agents["agent_0"].returns.mean >= 475
