@@ -66,10 +66,6 @@ def test_other_runtimes_are_refused():
     assert _refused(resources={"runtime": "mpi"}) == "RLlib runs on Ray, not on the runtime 'mpi'. Leave --runtime out."
 
 
-def test_weights_of_others_are_refused():
-    assert "cannot honour training.init=run:latest" in _refused(training={"init": "run:latest"})
-
-
 def test_what_an_algorithm_cannot_do_is_refused_with_what_can():
     said = _refused("dqn", environment=SPREAD, policy_configuration="shared_value_function")
     assert said.startswith("RLlib's dqn cannot train with shared_value_function")
