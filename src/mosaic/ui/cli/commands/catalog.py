@@ -12,6 +12,8 @@ from mosaic.ui.cli.options import EnvArgument, JsonOption, SetOption
 if TYPE_CHECKING:
     from mosaic.envs.catalog import EnvDescription
 
+_WIDE = 110  # columns of a terminal from which a row of envs fits into one line
+
 
 def envs(
     family: Annotated[
@@ -21,7 +23,7 @@ def envs(
 ) -> None:
     """List environments: agents, incentives, spaces, what is compiled, tuned and installed."""
     from mosaic.envs.catalog import entries, inspect_env
-    from mosaic.ui.cli.output import note, print_json, print_table, progress
+    from mosaic.ui.cli.output import note, out, print_json, print_table, progress
     from mosaic.workers.presets import presets_of
 
     found = entries(family)
@@ -37,9 +39,8 @@ def envs(
     for name in dict.fromkeys(each.id.split("/")[0] for each in described):
         mine = [each for each in described if each.id.startswith(f"{name}/")]
         here = [each for each in mine if each.installed]
-        print_table(
-            f"{name}: {len(here)} environments", ["id", "agents", "kind", "sees", "acts"], [_cells(e) for e in here]
-        )
+        rows = [_cells(each, "\n" if out.width < _WIDE else ", ") for each in here]
+        print_table(f"{name}: {len(here)} environments", ["id", "agents", "sees", "acts"], rows)
         compiled, tuned = [each for each in here if each.compiled_twin], [each for each in here if presets[each.id]]
         for what, those in (("Compiled twin", compiled), ("Tuned preset", tuned)):
             if those:
@@ -49,10 +50,12 @@ def envs(
     note("Any registered Gymnasium id works as gym/ID; your own env as python:module:factory. Try: mosaic check ENV")
 
 
-def _cells(env: EnvDescription) -> list[str]:
+def _cells(env: EnvDescription, separator: str) -> list[str]:
     count = len(env.agents)
-    how = "" if count == 1 else " in turns" if env.turn_based else " together"
-    return [env.id, f"{count}{how}", env.kind, env.observation, env.action]
+    if count == 1:
+        return [env.id, "1", env.observation, env.action]
+    agents = f"{count} {'in turns' if env.turn_based else 'together'}, {env.kind}"
+    return [env.id, agents.replace(", ", separator), env.observation, env.action]
 
 
 def workers(json: JsonOption = False) -> None:
