@@ -100,7 +100,7 @@ def test_a_run_counts_compiling_as_preparation(tmp_path: Path, monkeypatch: pyte
     folder.path.mkdir()
     with EventWriter(folder.metrics, 1) as writer:
         context = WorkerContext(config, SimpleNamespace(), folder, writer, Inbox())  # type: ignore[arg-type]
-        host._train(SimpleNamespace(run=run), context, writer)  # type: ignore[arg-type]
+        host._train(SimpleNamespace(run=run), context, writer, lambda *_, **__: None)  # type: ignore[arg-type]
     ended = [json.loads(line) for line in folder.metrics.read_text().splitlines()][-1]
     assert ended["kind"] == "ended"
     assert ended["train_s"] == pytest.approx(2)

@@ -57,7 +57,7 @@ def break_discount(monkeypatch, worker):
     make = worker.__init__
 
     def far_sighted(self, vector, plan, policies, learning, *rest):
-        make(self, vector, plan, policies, replace(learning, gamma=0.99), *rest)
+        make(self, vector, plan, policies, tuple(replace(each, gamma=0.99) for each in learning), *rest)
 
     monkeypatch.setattr(worker, "__init__", far_sighted)
 

@@ -25,8 +25,9 @@ config = resolve(parse_run_config(document)).config
 training = config.training
 options = parse_params(load_worker(training.worker), training.algorithm, dict(training.params))
 if training.worker == "native":
+    from types import SimpleNamespace
     from mosaic.workers.native.worker import _assemble
-    learner = _assemble(config, options).learner
+    learner = _assemble(SimpleNamespace(config=config, options=options, curriculum=None)).learner
     for _ in range(3):
         learner.iterate()
     weights = learner.weights(0)

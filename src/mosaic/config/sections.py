@@ -151,6 +151,8 @@ INTERVALS = ("every_steps", "every_iterations", "every_minutes")  # between chec
 
 
 ApiType = Literal["aec", "parallel", "gym", "auto"]
+Incentives = Literal["single", "cooperative", "competitive", "mixed", "unknown"]
+"""Whether agents want the same; mixed: some agents are on the same side, others are not. Unknown: not declared."""
 
 
 class CurriculumStage(Section):

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from gymnasium.spaces import Space
 
-from mosaic.config.sections import EnvironmentConfig, split_id
+from mosaic.config.sections import EnvironmentConfig, Incentives, split_id
 from mosaic.core.errors import InputError, MosaicError, unknown
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.plugins import load_plugin, plugins
-from mosaic.envs.env import Env, Incentives
+from mosaic.envs.env import Env
 from mosaic.envs.family import EnvEntry, EnvFamily, split_version
 from mosaic.envs.objects import Environment, env_from_object, is_described, registered_environment
 from mosaic.envs.spaces import describe_space

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from mosaic.config.sections import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig, Incentives
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.turn import Action, Turn
-
-Incentives: TypeAlias = Literal["single", "cooperative", "competitive", "mixed", "unknown"]
-"""Whether agents want the same; mixed: some agents are on the same side, others are not. Unknown: not declared."""
 
 
 @dataclass(frozen=True, slots=True)

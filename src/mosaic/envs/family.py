@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from mosaic.config.sections import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig, Incentives
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import EnvID
-from mosaic.envs.env import Env, Incentives
+from mosaic.envs.env import Env
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mosaic.envs.env import Incentives
+from mosaic.config.sections import Incentives
 
 
 class ResponseModel(BaseModel):

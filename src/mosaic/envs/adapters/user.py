@@ -11,14 +11,14 @@ from typing import TypedDict, cast
 import gymnasium
 from pettingzoo import AECEnv, ParallelEnv
 
-from mosaic.config.sections import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig, Incentives
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import EnvID
 from mosaic.core.user_code import load_code
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.adapters.pettingzoo import from_pettingzoo
 from mosaic.envs.adapters.upstream import draw_without_screen
-from mosaic.envs.env import Env, EnvFacts, EnvSpec, Incentives
+from mosaic.envs.env import Env, EnvFacts, EnvSpec
 from mosaic.envs.wrappers.transform import Named
 
 

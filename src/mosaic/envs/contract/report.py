@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from mosaic.config.sections import Incentives
 from mosaic.core.episode import End
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.turn import Turn
-from mosaic.envs.env import Env, Incentives
+from mosaic.envs.env import Env
 from mosaic.envs.spaces import describe_space
 
 

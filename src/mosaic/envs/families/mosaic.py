@@ -8,13 +8,13 @@ from typing import TypedDict, TypeVar
 
 from pydantic import Field, ValidationError
 
-from mosaic.config.sections import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig, Incentives
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.reference import Options, explain
 from mosaic.envs.compiled.board_games.tictactoe import IllegalMoves
 from mosaic.envs.compiled.mdp.gridworld import gridworld, read_map
 from mosaic.envs.compiled.mdp.mdp import Mdp
-from mosaic.envs.env import Env, EnvFacts, Incentives
+from mosaic.envs.env import Env, EnvFacts
 from mosaic.envs.family import EnvEntry
 
 _Model = TypeVar("_Model", bound=Options)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 
-from mosaic.config.sections import EnvironmentConfig
+from mosaic.config.sections import EnvironmentConfig, Incentives
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.adapters.pettingzoo import AECAdapter, ParallelAdapter, from_pettingzoo
 from mosaic.envs.adapters.upstream import (
@@ -21,7 +21,7 @@ from mosaic.envs.adapters.upstream import (
     quiet,
     refuse_second_go_size,
 )
-from mosaic.envs.env import EnvFacts, Incentives
+from mosaic.envs.env import EnvFacts
 from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name, split_version
 
 _COOPERATIVE_CLASSICS = {"hanabi"}

@@ -8,11 +8,11 @@ from functools import cache
 from typing import get_args
 
 from mosaic.config.run import RunConfig
-from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
+from mosaic.config.sections import EnvironmentConfig, Incentives, PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.envs.catalog import describe_incentives, entries, make_env
-from mosaic.envs.env import EnvSpec, Incentives
+from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import EnvEntry
 from mosaic.envs.spaces import describe_space
 
