@@ -48,7 +48,7 @@ class PythonRollouts:
             self._episodes.begin(self.assignment.policy_of, range(shape.envs))
         self.times = Stopwatch()
         self.env_steps = 0
-        self._learning, self._discounts, self._seed = learning, Discounts.of(learning), seed
+        self._learning, self._seed = learning, seed
         self._random_moves = RandomMoves(shape, self.assignment, policies.learners, child_seed(seed, "slips"))
         self.shared_critic: SharedCritic | None = None
         if plan.shares_critic:
@@ -200,7 +200,8 @@ class PythonRollouts:
     def learn(self, rates: Sequence[Rates], reward_scale: NDArray[np.float32]) -> list[dict[str, float]]:
         started = perf_counter()
         buffer = self.buffer
-        buffer.estimate_advantages(self._discounts.gamma, self._discounts.gae_lambda, reward_scale)
+        discounts = Discounts.of(self._learning)
+        buffer.estimate_advantages(discounts.gamma, discounts.gae_lambda, reward_scale)
         each = [
             replace(learning, clip_range=rate.clip_range, ent_coef=rate.ent_coef)
             for learning, rate in zip(self._learning, rates, strict=True)
