@@ -68,7 +68,7 @@ GATE = {"manager": 3.2, "walkers": 1.9}  # of 4 and 2.4; policies that draw acti
 
 def learned(run):
     assert run.wait() is State.FINISHED, run.log()
-    policies = [event["policies"] for event in run.events() if event["kind"] == "iteration"][-1]
+    policies = [event["policies"] for event in run.events() if event["kind"] == "iteration" and "policies" in event][-1]
     return {name: policies[name]["reward_mean"] for name in GATE}
 
 
