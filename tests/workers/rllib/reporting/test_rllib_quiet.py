@@ -39,12 +39,10 @@ def test_what_rays_compiled_part_says_of_rllib_is_dropped_and_the_rest_is_kept(c
         child = subprocess.Popen(["sh", "-c", "read line; echo of a child >&2"], stdin=subprocess.PIPE)
     print("later", file=sys.stderr)
     child.communicate(b"\n")
-    heard = ""
-    for _ in range(1000):
-        heard += capfd.readouterr().err
-        if "of a child" in heard:
-            break
-        threading.Event().wait(0.01)
+    for thread in threading.enumerate():
+        if thread.name == "stderr":  # it ends when the child has
+            thread.join()
+    heard = capfd.readouterr().err
     assert sorted(heard.splitlines()) == ["an error of the env", "later", "of a child"]
 
 
