@@ -33,15 +33,20 @@ def code_refused(why: str) -> Iterator[None]:
         _refused.reset(token)
 
 
+def check_code_allowed(what: str) -> None:
+    """Raise TrustError where code is refused; call it before loading `what`, which is code or may run some."""
+    why = _refused.get() or os.environ.get(REFUSED)
+    if why:
+        raise TrustError(f"'{what}' is not loaded: {why}")
+
+
 def load_code(reference: str) -> Any:
     """Return the object that `python:module:name` or `python:path/file.py:name` names.
 
     Modules are searched for in the working directory, in the installed packages and in the folders of
     `add_code_folder`.
     """
-    why = _refused.get() or os.environ.get(REFUSED)
-    if why:
-        raise TrustError(f"'{reference}' is not loaded: {why}")
+    check_code_allowed(reference)
     if not reference.startswith(PREFIX):
         raise InputError(f"'{reference}' is not {PREFIX}MODULE:NAME. Type: {PREFIX}{reference}")
     source, attribute = _split(reference)

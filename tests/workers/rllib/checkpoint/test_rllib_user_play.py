@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from mosaic.core.errors import InputError, TrustError
 from mosaic.core.user_code import code_refused
 from mosaic.policies.controller import Sampling
+from mosaic.workers.rllib.checkpoint.controllers import FACTS
 from mosaic.workers.rllib.checkpoint.export import CONNECTORS, policy_files
 from mosaic.workers.rllib.checkpoint.user_controller import UserPolicyController, connector_states
 from tests.workers.rllib.checkpoint.test_rllib_play import (
@@ -126,3 +130,26 @@ def test_code_of_a_foreign_run_is_not_loaded(tmp_path: Path, case: str):
     (tmp_path / CONNECTORS).write_bytes(b"a pickle that must not be read")
     with code_refused("it was imported"), pytest.raises(TrustError, match="is not loaded: it was imported"):
         players_of(tmp_path, setup)
+
+
+class Bomb:
+    """Pickle that creates a folder when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self._path),)
+
+
+def test_a_forged_policy_of_a_foreign_run_unpickles_nothing(tmp_path: Path):
+    """It names no code, only a pickle."""
+    setup, _ = exported(tmp_path, "module")
+    document = json.loads((tmp_path / FACTS).read_text())
+    for facts in document["policies"].values():
+        facts["code"] = {"rl_module": None, "env_to_module": None, "module_to_env": None, "connectors": CONNECTORS}
+    (tmp_path / FACTS).write_text(json.dumps(document))
+    (tmp_path / CONNECTORS).write_bytes(pickle.dumps(Bomb(tmp_path / "exploded")))
+    with code_refused("it was imported"), pytest.raises(TrustError, match="is not loaded: it was imported"):
+        players_of(tmp_path, setup)
+    assert not (tmp_path / "exploded").exists()

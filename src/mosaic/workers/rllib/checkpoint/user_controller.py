@@ -19,6 +19,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
+from mosaic.core.user_code import check_code_allowed
 from mosaic.policies.controller import PolicyRequest
 from mosaic.workers.rllib.checkpoint.controllers import CodeFacts, PolicyFacts
 from mosaic.workers.rllib.checkpoint.policy_view import PolicyView
@@ -130,9 +131,10 @@ def connector_states(*pipelines: ConnectorPipelineV2) -> bytes:
 
 
 def _restore(folder: Path, code: CodeFacts, *pipelines: Any) -> None:
-    """Restore the states of connectors. The user's code was loaded before, for which a foreign run must be trusted."""
+    """Restore the states of connectors, whose pickle is refused where code is: a forged file may name no other code."""
     if code["connectors"] is None:
         return
+    check_code_allowed(code["connectors"])
     states: States = pickle.loads((folder / code["connectors"]).read_bytes())
     for pipeline in pipelines:
         for each in pipeline.connectors:
