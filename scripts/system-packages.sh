@@ -4,6 +4,7 @@ set -u
 missing=""
 command -v stockfish >/dev/null 2>&1 || [ -x /usr/games/stockfish ] || missing="$missing stockfish"
 command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
+command -v godot3-server >/dev/null 2>&1 || missing="$missing godot3-server"
 [ -z "$missing" ] && exit 0
 if ! command -v apt-get >/dev/null 2>&1; then
     echo "Not installed:$missing (no apt-get here; tests that need them are skipped and say so)"
