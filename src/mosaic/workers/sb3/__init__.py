@@ -1,0 +1,1 @@
+"""Worker for Stable-Baselines3 and its contrib package."""

@@ -1,0 +1,1 @@
+"""Policies of Stable-Baselines3 in files: written, read and played."""
