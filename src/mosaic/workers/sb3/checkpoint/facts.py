@@ -88,7 +88,8 @@ def acting_weights(family: Family, state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tensors that acting needs; older versions of SB3 have one features extractor under another name."""
     old = family == "actor_critic" and not any(name.startswith("pi_features_extractor.") for name in state)
     named = {f"pi_{name}" if old and name.startswith("features_extractor.") else name: state[name] for name in state}
-    return {name: tensor for name, tensor in named.items() if name.startswith(_ACTING[family])}
+    acting = {name: tensor for name, tensor in named.items() if name.startswith(_ACTING[family])}
+    return {name: tensor for name, tensor in acting.items() if not name.endswith(".steps")}  # a counter of training
 
 
 def save_policy(path: Path, policy: Sb3Policy) -> None:
