@@ -1,0 +1,44 @@
+# The orchard: a picker gathers fruit, and a dog drives off the crow that flies to it.
+#
+# The field is the square from -1 to 1. An agent earns 1 when it acts (`act` = 1) within REACH of its target, which then
+# moves elsewhere; acting anywhere else costs WASTED. The target of the picker is the fruit, that of the dog the crow.
+extends Node2D
+
+const REACH := 0.25
+const WASTED := 0.05
+const CROW_SPEED := 0.2
+
+var fruit := Vector2()
+var crow := Vector2()
+
+func place() -> Vector2:
+	return Vector2(randf_range(-1, 1), randf_range(-1, 1))  # Sync seeds the global generator from --env_seed
+
+func target_of(agent) -> Vector2:
+	return fruit if agent.policy_name == "picker" else crow
+
+func _physics_process(delta: float) -> void:
+	crow = crow.move_toward(fruit, CROW_SPEED * delta)
+	for agent in get_tree().get_nodes_in_group("AGENT"):
+		if agent.needs_reset:  # its episode has ended, or the trainer asks for a reset
+			agent.begin()
+		agent.walk(delta)
+	queue_redraw()
+
+# An agent acts: return what it earns.
+func act(agent) -> float:
+	if agent.spot.distance_to(target_of(agent)) > REACH:
+		return -WASTED
+	if agent.policy_name == "picker":
+		fruit = place()
+	else:
+		crow = place()
+	return 1.0
+
+func _draw() -> void:
+	draw_set_transform(Vector2(240, 240), 0, Vector2(220, 220))
+	draw_rect(Rect2(-1, -1, 2, 2), Color(0.75, 0.85, 0.6))
+	draw_circle(fruit, 0.05, Color(0.8, 0.1, 0.1))
+	draw_circle(crow, 0.05, Color(0.1, 0.1, 0.1))
+	for agent in get_tree().get_nodes_in_group("AGENT"):
+		draw_circle(agent.spot, 0.08, agent.color)
