@@ -15,7 +15,7 @@ var random = RandomNumberGenerator.new()
 func place():
 	return Vector2(random.randf_range(-1, 1), random.randf_range(-1, 1))
 
-# Begin the game of every agent anew; called by Sync when the trainer asks for a reset.
+# Begin the game of every agent; called by Sync when the trainer asks for a reset.
 func restart(new_seed):
 	if new_seed != null:
 		random.seed = new_seed

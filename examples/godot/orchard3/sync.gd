@@ -72,7 +72,7 @@ func _send_step():
 	_send({"type": "step", "obs": _each("get_obs"), "reward": rewards, "done": dones, "info": infos})
 	stepped = false
 
-# Carry out one message; return whether the game may go on.
+# Carry out one message; return whether the game may continue.
 func _carry_out(message):
 	match message.get("type"):
 		"handshake":

@@ -4,7 +4,7 @@
 extends AIController2D
 
 const GOAL := 8        # targets reached: the episode of this agent is won
-const DECISIONS := 60  # after so many the time is up
+const DECISIONS := 60  # after these the time is up
 
 @export var speed := 1.0  # of the field's half width, per second
 @export var color := Color.WHITE

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from gymnasium.spaces import Space
@@ -11,7 +14,7 @@ from gymnasium.spaces import Space
 from mosaic.core.errors import InputError
 from mosaic.core.turn import digest
 from mosaic.envs.contract.report import CheckPosition, ContractError, EnvReport, EpisodeTotals
-from mosaic.envs.contract.session import CheckedEnv
+from mosaic.envs.contract.session import CheckedEnv, CheckWatcher
 from mosaic.envs.env import Env, EnvSpec
 
 _NAMES = (
@@ -114,7 +117,9 @@ def check_same_stream(recorded: CheckedEpisode, other: CheckedEpisode, env: Env)
         )
 
 
-def check_env(make: Callable[[], Env], *, steps: int = 120, seeds: Sequence[int] = (1, 2)) -> EnvReport:
+def check_env(
+    make: Callable[[], Env], *, steps: int = 120, seeds: Sequence[int] = (1, 2), watcher: CheckWatcher | None = None
+) -> EnvReport:
     """Play random legal episodes of at most `steps` on two instances that `make` makes.
 
     Raises ContractError at the first violation. Episodes are compared only if the env declares itself reproducible
@@ -122,15 +127,17 @@ def check_env(make: Callable[[], Env], *, steps: int = 120, seeds: Sequence[int]
     """
     if steps < 1 or not seeds:
         raise InputError(f"A check needs at least one step and one seed, not steps={steps}, seeds={tuple(seeds)}.")
-    used = CheckedEnv(check_face(make()))
+    used = CheckedEnv(check_face(make()), watcher)
     try:
         spaces = _spaces(used.env)
         all_recorded = [record(used, seed, steps) for seed in seeds]
         _check_randomness(all_recorded, used.env)
-        _check_repeats(all_recorded[0], used, make, steps)
+        _check_repeats(all_recorded[0], used, lambda: CheckedEnv(check_face(make()), watcher), steps)
         picture = _check_pictures(all_recorded[0], used, steps)
         _check_refusals(all_recorded[0], used)
         _check_spaces(spaces, used.env)
+        if watcher is not None:
+            _play_on(used, watcher)
     finally:
         used.close()
     return _report(all_recorded, used.env, picture)
@@ -148,8 +155,8 @@ def _check_randomness(all_recorded: Sequence[CheckedEpisode], env: Env) -> None:
             )
 
 
-def _check_repeats(recorded: CheckedEpisode, used: CheckedEnv, make: Callable[[], Env], steps: int) -> None:
-    fresh = CheckedEnv(check_face(make()))
+def _check_repeats(recorded: CheckedEpisode, used: CheckedEnv, make: Callable[[], CheckedEnv], steps: int) -> None:
+    fresh = make()
     try:
         other = record(fresh, recorded.seed, steps)
     finally:
@@ -181,6 +188,17 @@ def _check_refusals(recorded: CheckedEpisode, used: CheckedEnv) -> None:
         if not turn.over:
             used.refuse(turn)
     check_same(recorded, digests, used.env, "after refused steps", "check the agents before changing any state")
+
+
+def _play_on(used: CheckedEnv, watcher: CheckWatcher) -> None:
+    """Play random episodes while the watcher wants more; Ctrl-C ends them too, as the check itself is complete."""
+    with suppress(KeyboardInterrupt):
+        for draw in count():
+            if not watcher.wants_more():
+                return
+            for _ in used.episode(None, sys.maxsize, draw=draw):
+                if not watcher.wants_more():
+                    return
 
 
 def _spaces(env: Env) -> list[object]:

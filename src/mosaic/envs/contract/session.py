@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from random import Random
+from typing import Protocol
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -88,9 +89,18 @@ class Sampler:
 _NOBODY: AgentID = "nobody_of_this_name"
 
 
+class CheckWatcher(Protocol):
+    """Reader of every Turn of a check while it runs."""
+
+    def see(self, turn: Turn, step: int) -> None: ...  # step 0: the env was reset
+
+    def wants_more(self) -> bool: ...  # random play continues after the check while this is True
+
+
 class CheckedEnv:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: Env, watcher: CheckWatcher | None = None) -> None:
         self.env = env
+        self._watcher = watcher
         self.place = CheckPosition(env.spec.env_id)
         self._kept = Kept()
         self._actions: Mapping[AgentID, Action] = {}  # the latest legal ones
@@ -118,6 +128,8 @@ class CheckedEnv:
         checker.see(turn, step)
         self._kept.check(checker.place)
         self._kept.add(checker.place, turn)
+        if self._watcher is not None:
+            self._watcher.see(turn, step)
         return turn
 
     def _check_actions(self, actions: Mapping[AgentID, Action], before: Mapping[AgentID, int]) -> None:

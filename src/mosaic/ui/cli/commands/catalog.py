@@ -141,31 +141,39 @@ def schema(
 def check(
     env: EnvArgument,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Random env steps per seed.")] = 120,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0, help="Continue with random actions for this long after the check.")
+    ] = 0.0,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     json: JsonOption = False,
 ) -> None:
     """Check an environment against the env contract.
 
-    Plays random steps. Works with your own env too: python:module:factory.
+    Plays random steps and shows what each agent observes and earns. Works with your own env and game too:
+    python:module:factory, godot/PATH.
     """
-    from mosaic.envs.catalog import describe_incentives, make_env
+    from mosaic.envs.catalog import make_env
     from mosaic.envs.contract.check import check_env
+    from mosaic.ui.cli.checking import CheckView, print_report, shown_live
     from mosaic.ui.cli.options import environment
-    from mosaic.ui.cli.output import out, print_json, print_table
+    from mosaic.ui.cli.output import out, print_json
 
     config = environment(env, settings)
-    report = check_env(lambda: make_env(config), steps=steps)
+    view = CheckView(config.id, seconds)
+    try:
+        with shown_live(view, shown=not json):
+            report = check_env(lambda: make_env(config), steps=steps, watcher=view)
+    except KeyboardInterrupt:
+        if not json:
+            view.print_totals()
+            out.print("Interrupted: the contract was not checked to the end.")
+        raise
     if json:
         print_json(asdict(report))
         return
-    columns = ["agent", "steps", "return", "end", "observation", "action"]
-    rows = [
-        [a.agent, a.env_steps, f"{a.episode_return:.3f}", a.end or "still there", a.observation, a.action]
-        for a in report.agents
-    ]
-    print_table(f"{report.env_id}: {report.env_steps} random env steps", columns, rows, numbers=["steps", "return"])
-    out.print(f"Incentives: {describe_incentives(report.incentives, report.shared_reward)}")
-    out.print(f"{report.env_id} keeps the contract.", style="green")
+    if seconds:
+        view.print_totals()
+    print_report(report)
 
 
 def doctor(json: JsonOption = False) -> None:
