@@ -16,7 +16,8 @@ var move = Vector2()
 var reward = 0.0
 var reached = 0
 var decisions = 0
-var summary = {}  # of the episode that has just ended
+var truncated = false  # the episode that has just ended ran out of time
+var summary = {}       # numbers that become curves, per policy
 
 func begin():
 	spot = orchard.place()
@@ -62,11 +63,14 @@ func get_reward():
 # Return whether the episode has ended; the agent then begins its next one, so the observation sent is of that one.
 func get_done():
 	summary = {"reached": reached}
-	if reached < GOAL and decisions < DECISIONS:
-		return false
-	summary["truncated"] = reached < GOAL  # out of time, not won: what would have followed still counts
-	begin()
-	return true
+	truncated = reached < GOAL and decisions == DECISIONS
+	var done = truncated or reached == GOAL
+	if done:
+		begin()
+	return done
+
+func get_truncated():
+	return truncated
 
 func get_info():
 	return summary

@@ -15,14 +15,15 @@ var random = RandomNumberGenerator.new()
 func place():
 	return Vector2(random.randf_range(-1, 1), random.randf_range(-1, 1))
 
-# Begin the game of every agent; called by Sync when the trainer asks for a reset.
+# Begin the game of every agent; called by Sync when the trainer asks for a reset. The same seed gives the same game.
 func restart(new_seed):
 	if new_seed != null:
-		random.seed = new_seed
+		random.seed = int(new_seed)
 	fruit = place()
 	crow = place()
 	for agent in get_tree().get_nodes_in_group("AGENT"):
 		agent.begin()
+		agent.summary = {}
 
 func target_of(agent):
 	return fruit if agent.policy_name == "picker" else crow

@@ -66,10 +66,11 @@ func _each(method):
 	return answers
 
 func _send_step():
-	var rewards = _each("get_reward")
-	var dones = _each("get_done")
-	var infos = _each("get_info")
-	_send({"type": "step", "obs": _each("get_obs"), "reward": rewards, "done": dones, "info": infos})
+	var step = {"type": "step", "reward": _each("get_reward"), "done": _each("get_done")}
+	step["truncated"] = _each("get_truncated")  # out of time rather than won or lost: the future still counts
+	step["info"] = _each("get_info")
+	step["obs"] = _each("get_obs")
+	_send(step)
 	stepped = false
 
 # Carry out one message; return whether the game may continue.
@@ -84,7 +85,7 @@ func _carry_out(message):
 			for agent in agents:
 				names.append(agent.policy_name)
 			_send({
-				"type": "env_info", "n_agents": agents.size(), "agent_policy_names": names,
+				"type": "env_info", "n_agents": agents.size(), "agent_policy_names": names, "seeded_reset": true,
 				"observation_space": _each("get_obs_space"), "action_space": _each("get_action_space"),
 			})
 		"reset":

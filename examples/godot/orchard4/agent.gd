@@ -14,7 +14,7 @@ var spot := Vector2()
 var move := Vector2()
 var reached := 0
 var decisions := 0
-var summary := {}  # of the episode that has just ended
+var summary := {}  # numbers that become curves, per policy
 
 func begin() -> void:
 	reset()  # of the plug-in: needs_reset = false
@@ -42,8 +42,9 @@ func set_action(action) -> void:
 		var earned: float = orchard.act(self)
 		reward += earned
 		reached += 1 if earned > 0 else 0
+	summary = {"reached": reached}
 	if reached == GOAL or decisions == DECISIONS:
-		summary = {"reached": reached, "truncated": reached < GOAL}  # out of time: what would have followed still counts
+		set("truncated", reached < GOAL)  # out of time; older versions of the plug-in do not have it
 		done = true
 		needs_reset = true
 
@@ -52,4 +53,4 @@ func get_reward() -> float:
 	return reward
 
 func get_info() -> Dictionary:
-	return summary if done else {"reached": reached}
+	return summary
