@@ -48,6 +48,6 @@ def test_every_number_is_bounded() -> None:
 
 def test_settings_are_listed_by_dotted_path() -> None:
     paths = [path for path, _ in list_settings(RunConfig)]
-    assert paths[:6] == ["version", "run_id", "name", "tags", "seed", "environment.family"]
+    assert paths[:7] == ["version", "run_id", "name", "project", "tags", "seed", "environment.family"]
     assert "training.params" in paths
     assert "training" not in paths

@@ -47,6 +47,15 @@ def _check_name(name: str) -> str:
     return name
 
 
+def check_project(name: str) -> str:
+    if name != name.strip() or not name.isprintable() or "/" in name or name[:1] in ("-", "."):
+        raise ValueError(
+            "it is typed in commands and addresses, so it should be printable, without '/', without blanks at either "
+            "end, and not begin with '-' or '.'"
+        )
+    return name
+
+
 class RunConfig(Section):
     """Everything a run needs to be started, and to be started again."""
 
@@ -58,6 +67,9 @@ class RunConfig(Section):
     )
     name: Annotated[str, AfterValidator(_check_name)] = Field(
         "", max_length=100, description="Human-readable run name; can be used instead of the run id."
+    )
+    project: Annotated[str, AfterValidator(check_project)] = Field(
+        "", max_length=100, description="Project that the run belongs to; set where the run is started from a project."
     )
     tags: tuple[Reference, ...] = Field((), description="Labels to find the run by.")
     seed: int = Field(

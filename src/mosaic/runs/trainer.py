@@ -21,6 +21,7 @@ from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint, list_ch
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.policies.init_source import find_init, parse_init
 from mosaic.store.policies.run_policy import RunPolicyOptions, parse_run_reference
+from mosaic.store.projects.registry import ProjectRegistry
 from mosaic.store.run_folder import new_run_id
 from mosaic.store.state import State
 from mosaic.store.store import Store
@@ -107,6 +108,7 @@ class RunFilter(TypedDict, total=False):
     env: str | None
     worker: str | None
     group: str | None
+    projects: Collection[str]
 
 
 Asked: TypeAlias = RunConfig | Mapping[str, object] | str | PathLike[str]
@@ -135,6 +137,11 @@ class Trainer:
         check_init(resolved, self.store)
         return [self._create(resolved.renamed(member), group, start) for member in members]
 
+    @property
+    def projects(self) -> ProjectRegistry:
+        """Return the projects that this store knows."""
+        return self.store.projects
+
     def run(self, reference: str) -> Run:
         """Find a run by its id, a unique prefix of it, its name, or `latest`."""
         return Run(self.store, self.store.resolve(reference))
@@ -144,7 +151,7 @@ class Trainer:
         return [Run(self.store, self.store.folder(each.run_id)) for each in self.summaries(**wanted)]
 
     def summaries(self, **wanted: Unpack[RunFilter]) -> list[RunSummary]:
-        """Return one summary per run, newest first. `wanted`: states, tags, env, worker, group."""
+        """Return one summary per run, newest first. `wanted`: states, tags, env, worker, group, projects."""
         return self.store.index.list(**wanted)
 
     def _create(self, resolved: ResolvedConfig, group: str, start: bool) -> Run:

@@ -7,6 +7,7 @@ import secrets
 import time
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mosaic.config.run import RunConfig, check_run_id
 from mosaic.core.errors import InputError
@@ -17,6 +18,9 @@ from mosaic.store.index.index import Index
 from mosaic.store.run_folder import RunFolder, new_run_id
 from mosaic.store.staging import TakenError, staged
 from mosaic.store.state import RunState, State, write_state
+
+if TYPE_CHECKING:
+    from mosaic.store.projects.registry import ProjectRegistry
 
 
 def home() -> Path:
@@ -36,6 +40,12 @@ class Store:
     @cached_property
     def index(self) -> Index:
         return Index(self.home)
+
+    @cached_property
+    def projects(self) -> ProjectRegistry:
+        from mosaic.store.projects.registry import ProjectRegistry  # starting a run does without it
+
+        return ProjectRegistry(self.home)
 
     def folder(self, run_id: str) -> RunFolder:
         """Return the folder for a complete id, whether the run exists or not."""

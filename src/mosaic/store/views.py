@@ -53,6 +53,7 @@ class RunRow(ReadModel):
     ended: float | None = None
     group: str | None = None
     seed: int | None = None
+    project: str = ""
 
 
 class CheckpointRow(ReadModel):

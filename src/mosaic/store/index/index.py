@@ -43,6 +43,7 @@ class Index:
         env: str | None = None,
         worker: str | None = None,
         group: str | None = None,
+        projects: Collection[str] = (),
     ) -> list[RunSummary]:
         """Return the matching runs, newest first; locks and metrics are checked only for runs recorded as live."""
         found = filter(None, map(self._now, self._synced().values()))
@@ -54,6 +55,7 @@ class Index:
             and env in (None, run.env)
             and worker in (None, run.worker)
             and group in (None, run.group)
+            and (not projects or run.project in projects)
         ]
 
     def resolve(self, reference: str) -> RunFolder:

@@ -129,6 +129,7 @@ class RunSummary:
     group: str
     seed: int
     imported: bool
+    project: str  # name of the project it was started from; empty without one
 
 
 def summarise(folder: RunFolder, state: RunState | None = None) -> RunSummary:
@@ -152,4 +153,5 @@ def summarise(folder: RunFolder, state: RunState | None = None) -> RunSummary:
         group=state.group,
         seed=config.seed,
         imported=folder.is_imported(),
+        project=config.project,
     )

@@ -25,6 +25,7 @@ BY_MOSAIC: dict[str, str] = {
     "version": "older configurations are upgraded when they are read",
     "run_id": "the run's folder",
     "name": "kept in config.json",
+    "project": "kept in config.json",
     "tags": "kept in config.json",
     "environment.family": "a part of the env's id; unknown ones are refused at submission",
     "environment.env_id": "a part of the env's id; unknown ones are refused at submission",
