@@ -16,6 +16,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.reference import split_reference
 from mosaic.core.user_code import PREFIX, absolute_code
 
+PROJECT_FILE = "mosaic.toml"
 _PATHS = ("checkpoint", "onnx")  # a path follows the colon; only the store's own runs write inside the store
 _CODE = re.compile(r"python:[^:\n]+:\S")  # in free text only the complete form counts; paths may contain blanks
 _GYM_COMPATIBILITY = re.compile(r"GymV\d+Environment")  # these take another env's name, including `module:EnvId`
@@ -65,6 +66,9 @@ def _environment(environment: EnvironmentConfig) -> Iterator[tuple[str, str]]:
     family, name = environment.family, environment.env_id
     if family == "python" or (family == "godot" and name != "debug") or ":" in name:
         yield "environment", environment.id
+    if family == "godot":  # a file to write to, and who may connect
+        for option in environment.options.keys() & {"log", "host"}:
+            yield f"environment.options.{option}", str(environment.options[option])
     for index, wrapper in enumerate(environment.wrappers):
         if split_reference(wrapper)[0] == "python":
             yield f"environment.wrappers.{index}", wrapper
@@ -157,7 +161,26 @@ def absolute_environment(config: EnvironmentConfig) -> EnvironmentConfig:
     document = _absolute_table(config.model_dump(mode="json"))
     if config.family == "python":
         document["env_id"] = absolute_code(config.id).removeprefix(PREFIX)
+    if config.family == "godot":
+        document |= _absolute_game(config)
     return config if document == config.model_dump(mode="json") else EnvironmentConfig.model_validate(document)
+
+
+def _absolute_game(config: EnvironmentConfig) -> dict[str, object]:
+    """Return the paths of a Godot game as absolute ones; a relative one may start at the project's folder too."""
+    options = dict(config.options)
+    for name in ("log", "engine"):
+        value = options.get(name)
+        if isinstance(value, str) and (name == "log" or "/" in value):
+            options[name] = os.path.abspath(os.path.expanduser(value))
+    if config.env_id == "debug":
+        return {"options": options}
+    asked = Path(config.env_id).expanduser()
+    here = Path.cwd()
+    projects = (folder for folder in (here, *here.parents) if (folder / PROJECT_FILE).is_file())
+    places = (here / asked, *(folder / asked for folder in projects))
+    found = next((place for place in places if place.exists()), here / asked)
+    return {"env_id": os.path.normpath(found), "options": options}
 
 
 def _absolute_table(table: Mapping[str, object]) -> dict[str, object]:

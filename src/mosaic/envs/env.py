@@ -29,6 +29,7 @@ class EnvFacts:
     has_chance: bool = True  # False: a seed changes nothing, equal policies always play the same game
     incentives: Incentives = "unknown"
     shared_reward: bool | None = None  # all agents get the same reward in every step; None: not declared
+    policy_names: Mapping[AgentID, str] = field(default_factory=dict)  # policies that the env itself names; or none
 
     @property
     def mixed(self) -> bool:

@@ -42,7 +42,7 @@ def registered_environment(env: EnvID | EnvironmentConfig) -> EnvironmentConfig:
     A file of code is named by its absolute path from here on.
     """
     if isinstance(env, EnvironmentConfig):
-        return absolute_environment(env) if env.family == "python" else env
+        return absolute_environment(env) if env.family in ("python", "godot") else env
     family, _ = split_id(env)
     if family not in ("python", *plugins("mosaic.envs")):
         import gymnasium

@@ -252,8 +252,11 @@ def _plan(
 def _network_names(paradigm: PolicyConfiguration, learners: Sequence[AgentID], spec: EnvSpec) -> Mapping[AgentID, str]:
     if paradigm == "self_play":
         return dict.fromkeys(learners, "learner")
-    separate = paradigm in ("independent", "shared_value_function")
-    return {agent: agent for agent in learners} if separate else group_names(learners, spec)
+    named = spec.facts.policy_names
+    if paradigm in ("independent", "shared_value_function"):
+        alone = {agent for agent in named if list(named.values()).count(named[agent]) == 1}
+        return {agent: named[agent] if agent in alone else agent for agent in learners}
+    return group_names(learners, spec)
 
 
 def _shares_actor(config: RunConfig, paradigm: PolicyConfiguration) -> bool:
@@ -288,7 +291,12 @@ def _check_agents(plan: TrainingPlan, learners: Sequence[AgentID], spec: EnvSpec
 
 
 def group_names(learners: Sequence[AgentID], spec: EnvSpec, shared: str = "shared") -> dict[AgentID, str]:
-    """Return one policy name for all agents with equal spaces, named after them where there are several kinds."""
+    """Return the names that the env declares, or else one for all agents with equal spaces.
+
+    Where there are several kinds of agents, policies are named after them.
+    """
+    if spec.facts.policy_names:
+        return {agent: spec.facts.policy_names[agent] for agent in learners}
     kinds: dict[str, list[AgentID]] = {}
     for agent in learners:
         kinds.setdefault(f"{spec.observation_spaces[agent]} {spec.action_spaces[agent]}", []).append(agent)

@@ -77,7 +77,7 @@ def run_ranks(
     check_installed()
     rank_command = module_command("mosaic.runtimes.mpi.rank", module, *args)
     starter = [str(mpiexec_path()), "-n", str(ranks)] if ranks > 1 else []
-    tied = module_command("mosaic.runtimes.parent_death", str(os.getpid()))  # ranks must not outlive this process
+    tied = module_command("mosaic.core.parent_death", str(os.getpid()))  # ranks must not outlive this process
     said_by_mpi: list[str] = []
     with tempfile.TemporaryDirectory(prefix="mosaic-mpi-") as notes:
         process = subprocess.Popen(

@@ -40,7 +40,8 @@ def envs(
         mine = [each for each in described if each.id.startswith(f"{name}/")]
         here = [each for each in mine if each.installed]
         rows = [_cells(each, "\n" if out.width < _WIDE else ", ") for each in here]
-        print_table(f"{name}: {len(here)} environments", ["id", "agents", "sees", "acts"], rows)
+        if here:
+            print_table(f"{name}: {len(here)} environments", ["id", "agents", "sees", "acts"], rows)
         compiled, tuned = [each for each in here if each.compiled_twin], [each for each in here if presets[each.id]]
         for what, those in (("Compiled twin", compiled), ("Tuned preset", tuned)):
             if those:

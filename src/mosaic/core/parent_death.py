@@ -1,6 +1,6 @@
 """Launcher that ties a program's life to its parent process, even if the parent is killed.
 
-`python -m mosaic.runtimes.parent_death PID PROGRAM ARGUMENT…` becomes PROGRAM, which the kernel kills when process PID,
+`python -m mosaic.core.parent_death PID PROGRAM ARGUMENT…` becomes PROGRAM, which the kernel kills when process PID,
 its parent, is gone (more exactly: when the thread that started it is).
 """
 
@@ -21,7 +21,10 @@ def main(parent: str, program: str, *arguments: str) -> None:
         raise OSError(code, os.strerror(code))
     if os.getppid() != int(parent):
         sys.exit("The process that asked for this is gone already.")
-    os.execv(program, [program, *arguments])
+    try:
+        os.execv(program, [program, *arguments])
+    except OSError as error:
+        sys.exit(f"{program} cannot be run as a program: {error.strerror}.")
 
 
 if __name__ == "__main__":

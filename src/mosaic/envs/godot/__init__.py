@@ -1,0 +1,1 @@
+"""Games of the Godot engine that speak the protocol of Godot RL Agents."""

@@ -1,0 +1,220 @@
+"""TCP connection to a game: waiting for it, and exchanging messages, each within a bound."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, time
+from typing import IO, NoReturn, Protocol
+
+from mosaic.core.errors import InputError
+from mosaic.envs.godot.messages import (
+    HEADER,
+    CallReply,
+    GameError,
+    GameInfo,
+    Reply,
+    ResetReply,
+    StepReply,
+    frame,
+    parse,
+    payload_size,
+)
+from mosaic.envs.godot.options import DEFAULT_PORT, MOST_PORTS
+
+_CHUNK = 1 << 18
+_LOOK_EVERY_S = 0.5  # whether a game that has not connected is still alive
+_ASKED: dict[type, str] = {GameInfo: "env_info", ResetReply: "reset", StepReply: "action", CallReply: "call"}
+
+
+class Watched(Protocol):
+    """The process behind a connection, if Mosaic started it."""
+
+    @property
+    def output(self) -> int | None: ...  # descriptor to poll, so that the process never blocks while it prints
+
+    def drain(self) -> bool: ...  # read what it printed; False: nothing more will come
+
+    def ended(self) -> bool: ...
+
+    def postmortem(self) -> str: ...  # its exit code and last lines, or "" where neither is known
+
+
+def listen(host: str, port: int | None, *, exact: bool) -> socket.socket:
+    """Return a listening socket; `exact`: on this port or not at all, otherwise on the next free one.
+
+    Without a port, the system chooses one.
+    """
+    ports = (0,) if port is None else range(port, min(port + (1 if exact else MOST_PORTS), 65536))
+    for each in ports:
+        try:
+            return _bound(host, each)
+        except OSError as error:
+            if isinstance(error, socket.gaierror) or error.errno is None:
+                raise InputError(f"'{host}' is not an address of this machine: {error.strerror}.") from error
+            failure = error
+    if port is None:
+        raise InputError(f"Mosaic cannot listen on {host}: {failure.strerror}.") from failure
+    advice = f"End it, or choose another port: --set environment.options.port={(port or DEFAULT_PORT) + 1}"
+    raise InputError(
+        f"Mosaic cannot wait for a game on {host}:{port}: {failure.strerror}. Another program, perhaps another run of "
+        f"Mosaic, is probably listening there. {advice} (and start the game with --port={port + 1})."
+    ) from failure
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(1)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def accept(listener: socket.socket, limit_s: float | None, game: Watched | None) -> socket.socket:
+    """Wait for a game to connect; raise GameError if it dies first, or after the limit."""
+    deadline = None if limit_s is None else monotonic() + limit_s
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    if game is not None and game.output is not None:
+        poll.register(game.output, select.POLLIN)
+    while True:
+        left_s = _LOOK_EVERY_S if deadline is None else min(_LOOK_EVERY_S, deadline - monotonic())
+        if left_s <= 0:
+            said = game.postmortem() if game else ""
+            raise GameError(
+                f"No game connected to port {listener.getsockname()[1]} within {limit_s:g} s. Does its scene have a "
+                f"Sync node in training mode? {said}".rstrip()
+            )
+        ready = [fd for fd, _ in poll.poll(left_s * 1000)]
+        if listener.fileno() in ready:
+            return listener.accept()[0]
+        if game is not None and ready and not game.drain():
+            poll.unregister(ready[0])
+        if game is not None and game.ended():
+            raise GameError(f"The game ended before it connected. {game.postmortem()}".rstrip())
+
+
+class Connection:
+    """Connected game; every answer must come within `timeout_s`. Close it when done."""
+
+    def __init__(self, sock: socket.socket, game: Watched | None, timeout_s: float, log: str | None) -> None:
+        self._socket, self._game, self._timeout_s = sock, game, timeout_s
+        self._port = sock.getsockname()[1]
+        self._unread = bytearray()
+        self._failed = ""
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+        if game is not None and game.output is not None:
+            self._poll.register(game.output, select.POLLIN)
+        self._log = _open_log(log)
+
+    def send(self, message: dict[str, object]) -> None:
+        """Send a message; raise GameError if the game is gone or does not read it."""
+        if self._failed:
+            raise GameError(self._failed)
+        data = memoryview(frame(message))
+        self._write_log(">", data[HEADER.size :])
+        deadline = monotonic() + self._timeout_s
+        while data:
+            try:
+                data = data[self._socket.send(data) :]
+            except BlockingIOError:
+                self._wait(deadline, "did not read what Mosaic sent", writing=True)
+            except ConnectionError:
+                self._closed("a message")
+
+    def receive(self, kind: type[Reply]) -> Reply:
+        """Return the answer to what was sent; raise GameError if none comes or it is another one."""
+        if self._failed:
+            raise GameError(self._failed)
+        deadline, asked = monotonic() + self._timeout_s, _ASKED[kind]
+        header = self._read(HEADER.size, deadline, asked)
+        with self._fatal():
+            size = payload_size(header)
+        payload = self._read(size, deadline, asked)
+        self._write_log("<", memoryview(payload))
+        with self._fatal():
+            return parse(payload, kind)
+
+    def close(self) -> None:
+        self._failed = self._failed or "The connection to the game is closed."
+        self._socket.close()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def fail(self, error: GameError) -> NoReturn:
+        """Raise the error, now and whenever the connection is used again."""
+        self._failed = str(error)
+        raise error
+
+    @contextmanager
+    def _fatal(self) -> Iterator[None]:
+        try:
+            yield
+        except GameError as error:
+            self._failed = str(error)
+            raise
+
+    def _read(self, size: int, deadline: float, asked: str) -> bytes:
+        unread = self._unread
+        while len(unread) < size:
+            self._wait(deadline, f"did not answer to '{asked}'")
+            try:
+                chunk = self._socket.recv(_CHUNK)
+            except BlockingIOError:
+                continue  # the game printed something
+            except ConnectionError:
+                chunk = b""
+            if not chunk:
+                self._closed(f"'{asked}'")
+            unread += chunk
+        part = bytes(memoryview(unread)[:size])
+        del unread[:size]
+        return part
+
+    def _wait(self, deadline: float, what: str, *, writing: bool = False) -> None:
+        left_s = deadline - monotonic()
+        if writing:
+            self._poll.modify(self._socket, select.POLLIN | select.POLLOUT)
+        ready = self._poll.poll(left_s * 1000) if left_s > 0 else ()
+        if writing:
+            self._poll.modify(self._socket, select.POLLIN)
+        if not ready:
+            said = self._game.postmortem() if self._game else ""
+            self.fail(
+                GameError(
+                    f"The game {what} within {self._timeout_s:g} s. {said} If it needs longer, type: --set "
+                    "environment.options.timeout_s=300".replace("  ", " ")
+                )
+            )
+        if self._game is not None and any(fd == self._game.output for fd, _ in ready) and not self._game.drain():
+            self._poll.unregister(self._game.output or 0)
+
+    def _closed(self, asked: str) -> NoReturn:
+        said = self._game.postmortem() if self._game else "Was it stopped in the editor?"
+        self.fail(GameError(f"The game closed the connection instead of answering {asked}. {said}".rstrip()))
+
+    def _write_log(self, direction: str, payload: memoryview) -> None:
+        if self._log is not None:
+            text = bytes(payload).decode(errors="backslashreplace").replace("\n", " ")
+            self._log.write(f"{time():.6f} {self._port} {direction} {text}\n")
+
+
+def _open_log(path: str | None) -> IO[str] | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).expanduser().open("a", encoding="utf-8", buffering=1)
+    except OSError as error:
+        raise InputError(f"The log of messages cannot be written to {path}: {error.strerror}.") from error

@@ -1,0 +1,169 @@
+"""Env of a Godot game: its agents, their episodes and the messages of each step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mosaic.core.ids import AgentID
+from mosaic.core.seeding import SEED_LIMIT
+from mosaic.core.turn import Action, Observation, Turn
+from mosaic.envs.env import EnvFacts, EnvSpec
+from mosaic.envs.godot.game import Game
+from mosaic.envs.godot.messages import CallReply, GameError, GameInfo, Json, ResetReply, StepReply, check_count
+from mosaic.envs.godot.options import GodotOptions
+from mosaic.envs.godot.spaces import action_code, observation_code
+
+_UNNAMED = "shared_policy"  # what the plug-in calls the policy of an agent to which the game gives none
+_TIME_IS_UP = ("truncated", "TimeLimit.truncated")  # keys of an info
+_FINALS = ("final_observation", "terminal_observation")
+_NONE: dict[AgentID, NoReturn] = {}
+
+
+def name_agents(info: GameInfo) -> tuple[AgentID, ...]:
+    """Return the agents' names: those of their policies, numbered; `agent_0` … where the game gives no names."""
+    names = info.agent_policy_names or [_UNNAMED] * info.n_agents
+    stems = ["agent" if name == _UNNAMED else name for name in names]
+    return tuple(f"{stem}_{stems[:number].count(stem)}" for number, stem in enumerate(stems))
+
+
+class GodotEnv:
+    """Env around a connected game; owns the game and closes it.
+
+    An agent that the game reports as done has ended, and the episode continues without it until all have ended
+    (`episode_end` "any": until one has, and the others are truncated). The game, in which that agent plays on after a
+    reset of its own, gets neutral actions for it. `reset` then resets the whole game.
+    """
+
+    def __init__(self, game: Game, facts: EnvFacts, options: GodotOptions) -> None:
+        self.game = game
+        info = game.info
+        self.possible_agents = name_agents(info)
+        self._seen_codes = [observation_code(each, options.observation_bound) for each in info.observations()]
+        self._action_codes = [action_code(each, flat=options.actions == "flat") for each in info.actions()]
+        self.observation_spaces = dict(zip(self.possible_agents, (c.space for c in self._seen_codes), strict=True))
+        self.action_spaces = dict(zip(self.possible_agents, (c.space for c in self._action_codes), strict=True))
+        self.spec = EnvSpec(facts, self.possible_agents, self.observation_spaces, self.action_spaces)
+        self._ends_together = options.episode_end == "any"
+        self._stream = Random(0)
+        self._last: dict[AgentID, Observation] = {}  # of the living agents
+        self._sent: Mapping[AgentID, Action] | None = None
+
+    @property
+    def agents(self) -> tuple[AgentID, ...]:
+        return tuple(self._last)
+
+    def reset(self, seed: int | None = None) -> Turn:
+        self._receive_sent()
+        message: dict[str, object] = {"type": "reset"}
+        if self.game.info.seeded_reset:
+            if seed is not None:
+                self._stream.seed(seed)
+            message["seed"] = seed if seed is not None else self._stream.randrange(SEED_LIMIT)
+        reply = self.game.ask(message, ResetReply)
+        agents = self.possible_agents
+        self._last = dict(zip(agents, self._observations(reply.obs), strict=True))
+        lives = dict.fromkeys(agents, False)
+        infos = dict(zip(agents, self._infos(reply.info), strict=True))
+        return Turn(dict(self._last), _NONE, dict.fromkeys(agents, 0.0), lives, lives, _NONE, infos)
+
+    def send(self, actions: Mapping[AgentID, Action]) -> None:
+        """Begin a step; `step` with the same mapping then waits for its result. Other games can step meanwhile."""
+        if not self._last:
+            raise RuntimeError("step() after the end of the episode: call reset() first.")
+        if actions.keys() != self._last.keys():
+            raise ValueError(f"Actions for {sorted(actions)}, but {sorted(self._last)} must act.")
+        sent = [
+            code.encode(actions[agent]) if agent in actions else code.neutral
+            for agent, code in zip(self.possible_agents, self._action_codes, strict=True)
+        ]
+        self.game.send({"type": "action", "action": sent})
+        self._sent = actions
+
+    def step(self, actions: Mapping[AgentID, Action]) -> Turn:
+        if self._sent is None:
+            self.send(actions)
+        elif self._sent is not actions:
+            raise RuntimeError("step() with other actions than those that were sent.")
+        self._sent = None
+        return self._turn(self.game.receive(StepReply))
+
+    def call(self, method: str) -> Json:
+        """Call a method of every agent in the game and return what they return."""
+        self._receive_sent()
+        return self.game.ask({"type": "call", "method": method}, CallReply).returns
+
+    def render(self) -> NDArray[np.uint8] | None:
+        return None
+
+    def close(self) -> None:
+        self.game.close()
+
+    def _receive_sent(self) -> None:
+        """Receive the result of a step that was sent, and drop it."""
+        if self._sent is not None:
+            self._sent = None
+            self.game.receive(StepReply)
+
+    def _turn(self, reply: StepReply) -> Turn:
+        agents, count = self.possible_agents, len(self.possible_agents)
+        observations = self._observations(reply.obs)
+        check_count("rewards", len(reply.reward), count)
+        check_count("done", len(reply.done), count)
+        infos = self._infos(reply.info)
+        out_of_time = reply.truncated or [any(info.get(key) for key in _TIME_IS_UP) for info in infos]
+        check_count("truncated", len(out_of_time), count)
+        rewards, terminated, truncated, now, finals, told = {}, {}, {}, {}, {}, {}
+        for number, agent in enumerate(agents):
+            if agent not in self._last:
+                continue
+            rewards[agent] = self._reward(agent, reply.reward[number])
+            done, late = bool(reply.done[number]), bool(out_of_time[number])
+            terminated[agent], truncated[agent] = done and not late, done and late
+            told[agent] = infos[number]
+            if done:
+                finals[agent] = self._final(number, infos[number])
+            else:
+                now[agent] = observations[number]
+        if self._ends_together and finals:
+            truncated.update(dict.fromkeys(now, True))
+            finals.update(now)
+            now = {}
+        self._last = now
+        return Turn(dict(now), _NONE, rewards, terminated, truncated, finals, told)
+
+    def _final(self, number: int, info: Mapping[str, Json]) -> Observation:
+        """Return the last observation of an agent's life.
+
+        What the game sends with `done` usually belongs to the next life, so the one before counts, or the info's.
+        """
+        for key in _FINALS:
+            if isinstance(info.get(key), dict):
+                return self._observation(number, info[key])
+        return self._last[self.possible_agents[number]]
+
+    def _observations(self, sent: Sequence[Mapping[str, Json]]) -> list[Observation]:
+        check_count("observations", len(sent), len(self.possible_agents))
+        return [self._observation(number, each) for number, each in enumerate(sent)]
+
+    def _observation(self, number: int, sent: Mapping[str, Json]) -> Observation:
+        try:
+            return self._seen_codes[number].read(sent)
+        except GameError as error:
+            self.game.fail(GameError(f"Agent '{self.possible_agents[number]}' of {self.spec.env_id}: {error}."))
+
+    def _reward(self, agent: AgentID, reward: float) -> float:
+        if not math.isfinite(reward):
+            self.game.fail(GameError(f"Agent '{agent}' of {self.spec.env_id}: its reward is {reward}."))
+        return float(reward)
+
+    def _infos(self, sent: Sequence[Mapping[str, Json] | None] | None) -> list[Mapping[str, Json]]:
+        if sent is None:
+            return [{}] * len(self.possible_agents)
+        check_count("infos", len(sent), len(self.possible_agents))
+        return [{} if info is None else info for info in sent]
