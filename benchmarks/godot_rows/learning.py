@@ -1,0 +1,62 @@
+"""The Orchard learned by each worker: a stated return, reached from random play by the trained policies."""
+
+from __future__ import annotations
+
+import os
+from statistics import mean
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+from godot_rows.orchard import ENV, OPTIONS, engine
+from ppo_rows.measure import Plan, gate
+
+GOAL = 6.0  # mean return of each agent over 50 episodes; random play gets about -1.2, and 8 is the most
+EPISODES = 50
+
+
+def native(plan: Plan) -> None:
+    _learn(plan, "native", "independent", 40_000, {})
+
+
+def sb3(plan: Plan) -> None:
+    _learn(plan, "sb3", "parameter_sharing", 60_000, {"n_steps": 256, "learning_rate": 1e-3})
+
+
+def rllib(plan: Plan) -> None:
+    params = {
+        "train_batch_size_per_learner": 2048, "minibatch_size": 256, "num_epochs": 8, "lr": 1e-3, "lambda_": 0.95,
+        "entropy_coeff": 0.0, "use_kl_loss": False, "vf_clip_param": 1e4,
+        "fcnet_hiddens": [64, 64], "fcnet_activation": "tanh", "vf_share_layers": False,
+    }  # fmt: skip
+    _learn(plan, "rllib", "independent", 60_000, params)
+
+
+def _learn(plan: Plan, worker: str, policies: str, steps: int, params: dict[str, Any]) -> None:
+    """Train for the given env steps and compare the likeliest actions with random ones."""
+    from mosaic import evaluate, train
+
+    engine()
+    aim = 1.0 if plan.quick else GOAL
+    with TemporaryDirectory(prefix="mosaic-benchmark-") as home:
+        os.environ["MOSAIC_HOME"] = home
+        began = perf_counter()
+        run = train(
+            ENV,
+            options=dict(OPTIONS),
+            worker=worker,
+            algorithm="ppo",
+            params=params,
+            policies=policies,
+            total_timesteps=steps // 2 if plan.quick else steps,
+            seed=0,
+        )
+        took_s = perf_counter() - began
+        returns = {}
+        for policy in ("random", f"run:{run.id}"):
+            agents = evaluate(ENV, {"*": policy}, options=dict(OPTIONS), episodes=EPISODES, seed=1).agents
+            returns[policy] = {agent: float(summary.returns.mean or 0.0) for agent, summary in agents.items()}
+        low, ours = returns.values()
+    text = ", ".join(f"{agent} {ours[agent]:.2f} (random {low[agent]:.2f})" for agent in ours)
+    print(f"{f'{worker}, {policies}':54}{text} after {steps:,} env steps, {took_s:.0f} s", flush=True)
+    gate(min(ours.values()) >= aim, f"{worker} reaches {mean(ours.values()):.2f} of {aim:g}: {text}")

@@ -1,0 +1,73 @@
+"""A step of a Godot env against a bare loop on the same kind of connection."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+from godot_rows.orchard import ACTION, ENV, FOLDER, OPTIONS, BareLoop, bare_loop, engine
+from ppo_rows.measure import Plan, show_limit
+
+from mosaic import make_env
+from mosaic.envs.env import Env
+
+ECHO = Path(__file__).with_name("echo_game.py")
+STEPS = 55  # in one episode: nothing ends, and both sides see the same states
+MOST = 1.3
+
+
+def game(plan: Plan) -> None:
+    command = [engine(), "--path", str(FOLDER), "--port=PORT", f"--speedup={OPTIONS['speedup']}"]
+    ours, bare = _compare(plan, ENV, OPTIONS, command)
+    show_limit("step of the env, real engine", median(ours) * 1e6, "µs", None)
+    show_limit("bare loop to the same game", median(bare) * 1e6, "µs", None)
+    show_limit("round trip, ours / bare loop", _ratio(ours, bare), "×", MOST)
+
+
+def echo(plan: Plan) -> None:
+    """Show the env's own time. There is no limit: against nothing at all, anything takes long."""
+    ours, bare = _compare(plan, f"godot/{ECHO}", {}, [str(ECHO), "--port=PORT"])
+    show_limit("step of the env, peer that computes nothing", median(ours) * 1e6, "µs", None)
+    show_limit("bare echo loop", median(bare) * 1e6, "µs", None)
+    show_limit("the env's own time", (median(ours) - median(bare)) * 1e6, "µs", None)
+
+
+def _ratio(ours: list[float], bare: list[float]) -> float:
+    return median(mine / other for mine, other in zip(ours, bare, strict=True))
+
+
+def _compare(
+    plan: Plan, env_id: str, options: dict[str, object], command: list[str]
+) -> tuple[list[float], list[float]]:
+    """Return the seconds per step of the env and of the bare loop, slice by slice, alternated."""
+    env = make_env(env_id, **options)
+    ours, bare = [], []
+    try:
+        with bare_loop(command) as loop:
+            for seed in range(20 * plan.repeats):
+                ours.append(_ours(env, seed))
+                bare.append(_bare(loop, seed))
+    finally:
+        env.close()
+    print(f"{'':54}{len(ours)} slices of {STEPS} steps each, alternated; load {os.getloadavg()[0]:.1f}", flush=True)
+    return ours, bare
+
+
+def _ours(env: Env, seed: int) -> float:
+    turn = env.reset(seed)
+    actions = {agent: np.array([0.3125, -0.5, 0.0, 1.0], np.float32) for agent in turn.observations}
+    began = perf_counter()
+    for _ in range(STEPS):
+        env.step(actions)
+    return (perf_counter() - began) / STEPS
+
+
+def _bare(loop: BareLoop, seed: int) -> float:
+    loop.begin(seed)
+    began = perf_counter()
+    for _ in range(STEPS):
+        loop.ask(ACTION)
+    return (perf_counter() - began) / STEPS
