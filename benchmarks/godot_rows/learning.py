@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
-from godot_rows.orchard import ENV, OPTIONS, engine
+from godot_rows.orchard import ENV, OPTIONS, engine, orchard_config
 from ppo_rows.measure import Plan, gate
 
 GOAL = 6.0  # mean return of each agent over 50 episodes; random play gets about -1.2, and 8 is the most
@@ -54,7 +54,7 @@ def _learn(plan: Plan, worker: str, policies: str, steps: int, params: dict[str,
         took_s = perf_counter() - began
         returns = {}
         for policy in ("random", f"run:{run.id}"):
-            agents = evaluate(ENV, {"*": policy}, options=dict(OPTIONS), episodes=EPISODES, seed=1).agents
+            agents = evaluate(orchard_config(), {"*": policy}, episodes=EPISODES, seed=1).agents
             returns[policy] = {agent: float(summary.returns.mean or 0.0) for agent, summary in agents.items()}
         low, ours = returns.values()
     text = ", ".join(f"{agent} {ours[agent]:.2f} (random {low[agent]:.2f})" for agent in ours)

@@ -12,6 +12,7 @@ from pathlib import Path
 from ppo_rows.measure import PeerMissing
 
 from mosaic import make_env
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.env import Env
 from mosaic.envs.godot.messages import frame
 
@@ -29,9 +30,13 @@ def engine() -> str:
     return found
 
 
+def orchard_config() -> EnvironmentConfig:
+    return EnvironmentConfig(family="godot", env_id=str(FOLDER), options=dict(OPTIONS))
+
+
 def orchard() -> Env:
     engine()
-    return make_env(ENV, **OPTIONS)
+    return make_env(orchard_config())
 
 
 class BareLoop:
