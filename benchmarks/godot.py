@@ -2,9 +2,9 @@
 
     python benchmarks/godot.py [ROW …] [--repeats 5] [--quick] [--list]
 
-The game is examples/godot/orchard3 in the real engine (godot3-server). Round trip: the same game, seed and messages, once
-through the env and once by a loop that sends bytes made in advance and reads the answer without looking at it; the two
-are alternated. Learning: a row whose learner misses the stated return has failed.
+The game is examples/godot/orchard3 in the real engine (godot3-server). Round trip: the same game, seed and messages,
+once through the env and once by a loop that sends bytes made in advance and reads the answer without looking at it; the
+two are alternated. Learning: a row whose learner misses the stated return has failed.
 """
 
 from __future__ import annotations
