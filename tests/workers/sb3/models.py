@@ -89,7 +89,7 @@ def make_model(algorithm: str, observation: Space[Any], action: Space[Any], **op
             elif "log_std" in name and tensor.dim() < 2 and "actor" not in name:
                 tensor.copy_(torch.randn(tensor.shape, generator=generator) * 0.3 - 0.5)
             else:
-                spread = 1.0 / max(1, tensor[0].numel() if tensor.dim() > 1 else 4) ** 0.5
+                spread = 1.4 / tensor[0].numel() ** 0.5 if tensor.dim() > 1 else 0.05
                 tensor.add_(torch.randn(tensor.shape, generator=generator) * spread)
     return model
 
