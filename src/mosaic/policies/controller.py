@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, PolicyID
@@ -60,6 +61,25 @@ class Sampling:
     temperature: float | None = None  # None: as trained; below 1 nearer to the best action, above 1 nearer to uniform
 
 
+class TrainedPolicyOptions(Options):
+    """Options of every trained policy."""
+
+    sample: bool | None = Field(
+        None,
+        description="Draw actions as the policy was trained to (true) or play its best action (false); default: "
+        "false except for policy networks in games with simultaneous or hidden moves.",
+    )
+    temperature: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="Divides logits before drawing; implies sample=true."
+    )
+
+    @model_validator(mode="after")
+    def _temperature_samples(self) -> Self:
+        if self.sample is False and self.temperature is not None:
+            raise ValueError("temperature belongs to sample=true; leave one of them out")
+        return self
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyRequest:
     """Request for a controller."""
@@ -75,6 +95,13 @@ class PolicyRequest:
 def default_sampling(spec: EnvSpec, *, stochastic: bool) -> Sampling | None:
     """Return the default sampling: a policy network samples where optimal play is random."""
     return Sampling() if stochastic and spec.facts.mixed else None
+
+
+def sampling_note(request: PolicyRequest) -> str:
+    return (
+        f"'{request.reference}' draws its actions by their probabilities, the default in {request.spec.env_id}, where "
+        f"moves are simultaneous or hidden; for the most probable action type {request.reference},sample=false"
+    )
 
 
 def always(options: object) -> bool:

@@ -69,7 +69,9 @@ class ActionCode:
     action: Callable[[Row], Action]  # a new action from f32[head.parts]
 
 
-class _Leaf(NamedTuple):
+class Leaf(NamedTuple):
+    """A space without inner spaces, and its place in the space that holds it."""
+
     path: tuple[str | int, ...]
     space: Space[object]
 
@@ -233,7 +235,7 @@ def _joined(space: spaces.Dict | spaces.Tuple) -> RowCode:
     parts: list[RowPart] = []
     steps: list[tuple[tuple[str | int, ...], slice, Callable[[Observation, Row], None]]] = []
     start = 0
-    for leaf in _leaves(space):
+    for leaf in leaves(space):
         part, write = _stretch(leaf.space, ".".join(map(str, leaf.path)), start)
         parts.append(part)
         steps.append((leaf.path, slice(start, start + part.size), write))
@@ -249,14 +251,15 @@ def _joined(space: spaces.Dict | spaces.Tuple) -> RowCode:
     return RowCode(start, tuple(parts), write_all)
 
 
-def _leaves(space: Space[object], path: tuple[str | int, ...] = ()) -> Iterator[_Leaf]:
+def leaves(space: Space[object], path: tuple[str | int, ...] = ()) -> Iterator[Leaf]:
+    """Yield the inner spaces of Dict and Tuple in Gymnasium's order; any other space is its only leaf."""
     inner: Iterable[tuple[str | int, Space[object]]]
     if isinstance(space, spaces.Dict):
         inner = space.spaces.items()
     elif isinstance(space, spaces.Tuple):
         inner = enumerate(space.spaces)
     else:
-        yield _Leaf(path, space)
+        yield Leaf(path, space)
         return
     for key, part in inner:
-        yield from _leaves(part, (*path, key))
+        yield from leaves(part, (*path, key))

@@ -12,14 +12,19 @@ from pydantic import Field
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.ids import AgentID
 from mosaic.core.plugins import load_plugin, plugins
-from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest, Sampling
+from mosaic.policies.controller import (
+    PolicyController,
+    PolicyKind,
+    PolicyRequest,
+    Sampling,
+    TrainedPolicyOptions,
+)
 from mosaic.store.archives.trust import require_trust_in_foreign, trust_given
 from mosaic.store.checkpoint_folder import owner_of
 from mosaic.store.checkpoint_record import MANIFEST, Checkpoint, damage, read_checkpoint
 from mosaic.store.errors import DamagedError
 from mosaic.store.policies.run_policy import (
     PolicyGroup,
-    TrainedPolicyOptions,
     code_folder,
     make_trained,
     trained_notes,

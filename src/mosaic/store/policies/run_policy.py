@@ -7,15 +7,14 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import groupby
-from typing import Self, cast
+from typing import cast
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID
 from mosaic.core.lazy import Lookup
 from mosaic.core.plugins import load_plugin
-from mosaic.core.reference import Options
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Turn
 from mosaic.core.user_code import add_code_folder
@@ -28,7 +27,9 @@ from mosaic.policies.controller import (
     PolicyRequest,
     Remembers,
     Sampling,
+    TrainedPolicyOptions,
     default_sampling,
+    sampling_note,
 )
 from mosaic.policies.mapping import MappingError, PolicyMapping
 from mosaic.store.archives.trust import foreign, loading, require_trust, trust_given
@@ -39,10 +40,6 @@ from mosaic.store.state import read_written_state
 from mosaic.store.store import Store
 
 _LOG = logging.getLogger(__name__)
-_SAMPLED = (
-    "'{reference}' draws its actions by their probabilities, the default in {env}, where moves are simultaneous or "
-    "hidden; for the most probable action type {reference},sample=false"
-)
 
 
 class PolicyGroup:
@@ -99,25 +96,6 @@ class PolicyGroup:
             controller.begin(members, child_seed(self._seed, policy))
             self._begun.add(policy)
         return controller
-
-
-class TrainedPolicyOptions(Options):
-    """Options of every trained policy."""
-
-    sample: bool | None = Field(
-        None,
-        description="Draw actions as the policy was trained to (true) or play its best action (false); default: "
-        "false except for policy networks in games with simultaneous or hidden moves.",
-    )
-    temperature: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="Divides logits before drawing; implies sample=true."
-    )
-
-    @model_validator(mode="after")
-    def _temperature_samples(self) -> Self:
-        if self.sample is False and self.temperature is not None:
-            raise ValueError("temperature belongs to sample=true; leave one of them out")
-        return self
 
 
 class RunPolicyOptions(TrainedPolicyOptions):
@@ -225,7 +203,7 @@ def trained_notes(
         check_spaces(checkpoint, name, replace(request, agents=agents))
         if options.sample is None and options.temperature is None:
             sampled = _sampling(options, checkpoint, name, request.spec) is not None
-            notes += [_SAMPLED.format(reference=request.reference, env=request.spec.env_id)] if sampled else []
+            notes += [sampling_note(request)] if sampled else []
     return tuple(dict.fromkeys(notes))
 
 

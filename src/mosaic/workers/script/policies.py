@@ -5,18 +5,15 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.errors import FormatError, InputError, MissingExtraError
+from mosaic.core.errors import FormatError, InputError
 from mosaic.core.ids import AgentID
-from mosaic.core.turn import Action, Turn
 from mosaic.envs.vector.encoding import ActionCode, RowCode, action_code, row_code
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.workers.script.checkpoints import statistics_beside
@@ -40,7 +37,9 @@ def load_saved_policy(path: Path, request: PolicyRequest) -> PolicyController:
         case ".zip":
             return _sb3_player(path, request)
         case ".onnx":
-            return OnnxPolicyController(path, request)
+            from mosaic.policies.onnx.controller import load_onnx_policy
+
+            return load_onnx_policy(path, request)
     raise InputError(f"'{request.reference}' is in {path.name}, which is not .onnx, .safetensors or .zip.")
 
 
@@ -174,85 +173,3 @@ def _dense(state: dict[str, NDArray[np.float32]], prefix: str) -> list[tuple[str
     """Return the names of weight and bias of a torch Sequential's layers, in order; activations have none."""
     places = sorted(int(name.split(".")[-2]) for name in state if name.startswith(prefix) and name.endswith(".weight"))
     return [(f"{prefix}{place}.weight", f"{prefix}{place}.bias") for place in places]
-
-
-def _read_onnx(path: Path) -> bytes:
-    """Return a self-contained model: weights in external files could be any file of this machine."""
-    onnx: Any = import_module("onnx")
-    damage = (onnx.checker.ValidationError, ValueError, import_module("google.protobuf.message").DecodeError)
-    try:
-        model = onnx.load_model(str(path), load_external_data=False)
-        if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in _tensors(model.graph)):
-            raise FormatError(f"'{path}' keeps weights in other files, which are never read. Save it as a single file.")
-        onnx.checker.check_model(model)
-    except damage as error:
-        raise FormatError(f"'{path}' is not a valid ONNX file: {error}") from error
-    data: bytes = model.SerializeToString()
-    return data
-
-
-def _tensors(graph: Any) -> Iterator[Any]:
-    """Yield the tensors of a graph and of the graphs in its nodes."""
-    yield from graph.initializer
-    for attribute in (attribute for node in graph.node for attribute in node.attribute):
-        yield from (attribute.t, *attribute.tensors)
-        for inner in (attribute.g, *attribute.graphs):
-            yield from _tensors(inner)
-
-
-class OnnxPolicyController:
-    """Controller that plays an ONNX graph.
-
-    The first input is a batch of observation rows, the first output is logits or actions.
-    """
-
-    def __init__(self, path: Path, request: PolicyRequest) -> None:
-        try:
-            runtime: Any = import_module("onnxruntime")  # not installed by default, and untyped
-        except ImportError as error:
-            raise MissingExtraError(
-                f"'{request.reference}' is an ONNX file, which needs onnxruntime: pip install 'mosaic-rl[onnx]'"
-            ) from error
-        self._session = runtime.InferenceSession(_read_onnx(path), providers=["CPUExecutionProvider"])
-        self._input = self._session.get_inputs()[0].name
-        width = self._session.get_inputs()[0].shape[-1]
-        self._rows, self._actions = _codes(request, int(width))
-        sampling = request.sampling
-        for agent in request.agents if sampling is not None else ():
-            if agent in self._actions and self._actions[agent].head.kind == "gaussian":
-                raise InputError(
-                    f"'{request.reference}': the ONNX policy gives the action of {agent} itself, and no probabilities "
-                    "to draw from. Leave sample and temperature out."
-                )
-        self._temperature = None if sampling is None else sampling.temperature or 1.0
-        self._random = np.random.default_rng(request.seed)
-
-    def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
-        self._random = np.random.default_rng(seed)
-
-    def act(self, turn: Turn) -> dict[AgentID, Action]:
-        return {agent: self._act(agent, turn) for agent in turn.observations}
-
-    def close(self) -> None:
-        pass
-
-    def _act(self, agent: AgentID, turn: Turn) -> Action:
-        code, action = self._rows[agent], self._actions[agent]
-        row = np.zeros((1, code.width), np.float32)
-        code.write(turn.observations[agent], row[0])
-        output = np.asarray(self._session.run(None, {self._input: row})[0], np.float32).reshape(-1)
-        head = action.head
-        if output.size != head.width:
-            raise InputError(f"The ONNX policy gives {output.size} numbers for {agent}, who needs {head.width}.")
-        if head.kind == "gaussian":
-            return action.action(output)
-        mask = turn.action_masks.get(agent)
-        logits = output if mask is None else np.where(np.asarray(mask).reshape(-1), output, -np.inf)
-        parts = np.split(logits, np.cumsum(head.sizes)[:-1])
-        return action.action(np.array([self._choose(part) for part in parts], np.float32))
-
-    def _choose(self, logits: NDArray[np.float32]) -> int:
-        if self._temperature is None:
-            return int(logits.argmax())
-        odds = np.exp((logits - logits.max()).astype(np.float64) / self._temperature)
-        return int(self._random.choice(len(odds), p=odds / odds.sum()))

@@ -1,0 +1,1 @@
+"""Policies in ONNX files, Mosaic's own and those of other programs."""
