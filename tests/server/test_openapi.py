@@ -89,6 +89,7 @@ NOBODY_BEGAN = (  # or nobody would by chance: a whole request must fit together
     "{replay_id}",
     "/replays",
     "/episodes/{name}",
+    "/projects/{name}",
     "POST /matches",
     "POST /evaluate",
     "POST /tournament",

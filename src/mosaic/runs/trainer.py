@@ -108,7 +108,6 @@ class RunFilter(TypedDict, total=False):
     env: str | None
     worker: str | None
     group: str | None
-    projects: Collection[str]
 
 
 Asked: TypeAlias = RunConfig | Mapping[str, object] | str | PathLike[str]
@@ -146,13 +145,13 @@ class Trainer:
         """Find a run by its id, a unique prefix of it, its name, or `latest`."""
         return Run(self.store, self.store.resolve(reference))
 
-    def runs(self, **wanted: Unpack[RunFilter]) -> list[Run]:
+    def runs(self, *, project: str | None = None, **wanted: Unpack[RunFilter]) -> list[Run]:
         """Return the runs, newest first; `wanted` as for `summaries`."""
-        return [Run(self.store, self.store.folder(each.run_id)) for each in self.summaries(**wanted)]
+        return [Run(self.store, self.store.folder(each.run_id)) for each in self.summaries(project=project, **wanted)]
 
-    def summaries(self, **wanted: Unpack[RunFilter]) -> list[RunSummary]:
-        """Return one summary per run, newest first. `wanted`: states, tags, env, worker, group, projects."""
-        return self.store.index.list(**wanted)
+    def summaries(self, *, project: str | None = None, **wanted: Unpack[RunFilter]) -> list[RunSummary]:
+        """Return one summary per run, newest first. `wanted`: states, tags, env, worker, group."""
+        return self.store.index.list(**wanted, projects=self.store.project_names(project))
 
     def _create(self, resolved: ResolvedConfig, group: str, start: bool) -> Run:
         run = Run(self.store, self.store.create(resolved.config, group=group, asked=resolved.asked))

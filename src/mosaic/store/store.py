@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mosaic.config.run import RunConfig, check_run_id
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, unknown
 from mosaic.store.archives.signature import RUNS, run_digest, seal
 from mosaic.store.checkpoint_folder import place_elsewhere, undo_placement
 from mosaic.store.errors import StorageError
@@ -53,6 +53,17 @@ class Store:
             return RunFolder(self.runs / check_run_id(run_id))
         except ValueError as error:
             raise InputError(f"'{run_id}' is not a valid run id: {error}.") from error
+
+    def project_names(self, project: str | None) -> set[str]:
+        """Return the names that the runs of a project carry, its earlier ones too; none, which means all, for None."""
+        if project is None:
+            return set()
+        known = {entry.name for entry in self.projects.entries()}
+        if project not in known:  # a run may have been imported, or its project's entry deleted
+            known |= {run.project for run in self.index.list() if run.project}
+        if project not in known:
+            raise unknown("project", project, known)
+        return self.projects.names(project)
 
     def resolve(self, reference: str) -> RunFolder:
         """Find a run by its id, a unique prefix of it, its name, or `latest`."""

@@ -27,6 +27,7 @@ from mosaic.server.client.address import SshAddress, Tunnel, check_url, find_tok
 from mosaic.server.schemas import EnvRow, Events, FindingRow, Health, PolicyRow, WorkerRow
 from mosaic.server.streams.shared import ENDED_CODE
 from mosaic.store.logs import Stream
+from mosaic.store.projects.registry import ProjectDetails, ProjectRow
 from mosaic.store.state import State
 from mosaic.store.views import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
 from mosaic.telemetry.events.event import MetricEvent
@@ -143,8 +144,17 @@ class Client:
         group, members = group_members(config.asked if isinstance(config, ResolvedConfig) else config, seeds)
         return [self.submit(member, group=group) for member in members]
 
-    def runs(self, *, states: tuple[State, ...] = (), limit: int = 1000) -> list[RunRow]:
-        return self._list(RunRow, "/runs", {"state": [str(state) for state in states], "limit": limit})
+    def runs(self, *, states: tuple[State, ...] = (), project: str | None = None, limit: int = 1000) -> list[RunRow]:
+        wanted: Query = {"state": [str(state) for state in states], "limit": limit}
+        return self._list(RunRow, "/runs", wanted if project is None else {**wanted, "project": project})
+
+    def projects(self) -> list[ProjectRow]:
+        """Return the projects that the server knows, the last used first."""
+        return self._list(ProjectRow, "/projects", {})
+
+    def project(self, name: str) -> ProjectDetails:
+        """Return a project with the settings of its presets."""
+        return self.ask(ProjectDetails, "GET", f"/projects/{_quoted(name)}")
 
     def run(self, ref: str) -> RemoteRun:
         """Find a run by id, unique prefix, name or `latest`."""

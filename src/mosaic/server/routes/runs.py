@@ -92,10 +92,12 @@ def routes(context: ServerContext) -> APIRouter:
         state: Annotated[list[State] | None, Query(description="Only runs in one of these states.")] = None,
         tag: Annotated[list[str] | None, Query(description="Only runs with all of these tags.")] = None,
         group: str | None = None,
+        project: Annotated[str | None, Query(max_length=100, description="Only runs of this project.")] = None,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> list[RunRow]:
         """List runs, newest first."""
-        found = context.store.index.list(states=state or (), tags=tag or (), group=group)
+        names = context.store.project_names(project)
+        found = context.store.index.list(states=state or (), tags=tag or (), group=group, projects=names)
         return [row_of(run) for run in found[:limit]]
 
     @router.get("/{ref}")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -58,6 +58,15 @@ class ProjectRow(BaseModel):
     used: float = Field(description="When it was last created, opened or trained, in seconds since 1970.")
 
 
+class ProjectDetails(ProjectRow):
+    """A project with the settings of its presets, as documents: what its file says, with absolute paths."""
+
+    settings: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Settings of a run with each training preset; of one without under ''."
+    )
+    exports: dict[str, dict[str, Any]] = Field(default_factory=dict, description="Settings of each export preset.")
+
+
 class ProjectRegistry:
     """Known projects, in a file that is replaced whole under a lock."""
 
@@ -74,6 +83,16 @@ class ProjectRegistry:
 
     def row(self, name: str) -> ProjectRow:
         return _row(self._entry(name))
+
+    def details(self, name: str) -> ProjectDetails:
+        row = self.row(name)
+        if row.state != "ok":
+            return ProjectDetails(**row.model_dump())
+        project = read_project(row.folder)
+        config = project.config
+        settings = {preset: project.settings(preset) for preset in config.train} or {"": project.settings()}
+        exports = {preset: project.export_preset(preset).model_dump(mode="json") for preset in config.export}
+        return ProjectDetails(**row.model_dump(), settings=settings, exports=exports)
 
     def here(self) -> Project | None:
         """Return the project of the working directory."""

@@ -61,7 +61,7 @@ class Backend(Protocol):
 
     def submit_group(self, config: ResolvedConfig, seeds: int) -> Sequence[BackendRun]: ...
 
-    def runs(self) -> list[RunRow]: ...
+    def runs(self, *, project: str | None = None) -> list[RunRow]: ...
 
     def run(self, ref: str) -> BackendRun: ...
 
@@ -83,13 +83,14 @@ class _LocalBackend:
     def submit_group(self, config: ResolvedConfig, seeds: int) -> list[BackendRun]:
         return [_LocalRun(run) for run in self._trainer.submit_group(config, seeds)]
 
-    def runs(self) -> list[RunRow]:
+    def runs(self, *, project: str | None = None) -> list[RunRow]:
         from mosaic.store.store import Store
         from mosaic.store.views import row_of
         from mosaic.ui.cli.output import note
 
-        index = Store().index  # listing does not need a trainer, whose import takes longer than the list
-        rows = [row_of(summary) for summary in index.list()]
+        store = Store()  # listing does not need a trainer, whose import takes longer than the list
+        index = store.index
+        rows = [row_of(summary) for summary in index.list(projects=store.project_names(project))]
         for text in index.notes:
             note(text)
         return rows

@@ -21,6 +21,7 @@ from mosaic.ui.cli.commands.demo import demo
 from mosaic.ui.cli.commands.evaluate import evaluate, tournament
 from mosaic.ui.cli.commands.play import play, replay
 from mosaic.ui.cli.commands.probe import probe
+from mosaic.ui.cli.commands.projects import app as projects_app
 from mosaic.ui.cli.commands.runs import app as runs_app
 from mosaic.ui.cli.commands.serve import serve
 from mosaic.ui.cli.commands.train import train
@@ -66,6 +67,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
 for command in COMMANDS:
     app.command(name=command.__name__, cls=SettingsCommand)(command)
 app.add_typer(runs_app, name="runs")
+app.add_typer(projects_app, name="projects")
 
 
 # Typer bundles its own copy of click: the class is taken from what Typer exposes.

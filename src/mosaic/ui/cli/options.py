@@ -81,6 +81,19 @@ CheckpointEveryOption: TypeAlias = Annotated[
         show_default="a minute",
     ),
 ]
+ProjectOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--project", metavar="PROJECT", help="Project, by name or folder.", show_default="the one of this folder"
+    ),
+]
+NoProjectOption: TypeAlias = Annotated[
+    bool, typer.Option("--no-project", help="Ignore the project that this folder is in.")
+]
+PresetOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--preset", metavar="NAME", help="Preset of the project.", show_default="the project's default"),
+]
 TrustOption: TypeAlias = Annotated[
     bool, typer.Option("--trust", help="Run code that an imported run, checkpoint or episode names or contains.")
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mosaic.ui.cli.backend import BackendRun
@@ -11,20 +10,15 @@ from mosaic.ui.cli.backend import BackendRun
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
     from mosaic.store.views import RunDetails
+    from mosaic.ui.cli.setting_layers import SettingLayers
     from mosaic.workers.resolution import ResolvedConfig
 
 
-def resolved(asked: Mapping[str, Any], file: Path | None, settings: list[str], *, quiet: bool) -> ResolvedConfig:
-    """Merge the file's settings, typed options and `--set`, in this order; fill in what is left open."""
-    from mosaic.config.file_formats import read_document
-
-    if file is None:
-        return resolved_document(asked, {}, settings, quiet=quiet)
-    from mosaic.store.archives.trust import require_trust_in_file
-
-    document = read_document(file)
-    require_trust_in_file(file, document)
-    return resolved_document(asked, document, settings, quiet=quiet)
+def resolved(layers: SettingLayers, *, quiet: bool) -> ResolvedConfig:
+    """Merge all layers of settings and fill in what is left open."""
+    if not quiet:
+        layers.mention_project()
+    return _resolved(layers.document(), layers.overrides, quiet=quiet)
 
 
 def read_agents(texts: list[str]) -> dict[str, str] | str | None:
@@ -48,28 +42,24 @@ def read_agents(texts: list[str]) -> dict[str, str] | str | None:
 def resolved_document(
     asked: Mapping[str, Any], given: Mapping[str, object], settings: list[str], *, quiet: bool
 ) -> ResolvedConfig:
-    """Do the same for settings that are already read."""
-    from mosaic.config.loading import parse_run_config, upgrade
+    """Write typed options over settings that are already read, and fill in what is left open."""
+    from mosaic.config.loading import upgrade
+    from mosaic.ui.cli.setting_layers import with_typed
+
+    return _resolved(with_typed(asked, upgrade(given) if given else {}), settings, quiet=quiet)
+
+
+def _resolved(document: Mapping[str, object], settings: list[str], *, quiet: bool) -> ResolvedConfig:
+    from mosaic.config.loading import parse_run_config
     from mosaic.core.errors import InputError
-    from mosaic.ui.cli.options import checkpoint_interval
     from mosaic.ui.cli.output import note
     from mosaic.workers.resolution import resolve
 
-    document = dict(upgrade(given)) if given else {}
-    if asked["env"] is not None:
-        earlier = document.get("environment")
-        kept = {k: v for k, v in earlier.items() if k != "family"} if isinstance(earlier, dict) else {}
-        document["environment"] = {**kept, "env_id": asked["env"]}
-    for section in ("training", "resources", "checkpoint"):
-        typed = {key: value for key, value in asked.get(section, {}).items() if value is not None}
-        if section == "checkpoint" and asked.get("checkpoint_every") is not None:
-            typed |= checkpoint_interval(asked["checkpoint_every"])  # also those that are None: the file may set them
-        if typed:
-            below = document.get(section)
-            document[section] = {**(below if isinstance(below, dict) else {}), **typed}
-    document.update({key: value for key, value in asked["top"].items() if value is not None})
     if "environment" not in document:
-        raise InputError("Name an environment: mosaic train ENV --worker W, or a --config file. Type: mosaic envs")
+        raise InputError(
+            "Name an environment: mosaic train ENV --worker W, a --config file, or a project (mosaic projects create). "
+            "Type: mosaic envs"
+        )
     configured = resolve(parse_run_config(document, settings))
     if not quiet:
         training = configured.config.training

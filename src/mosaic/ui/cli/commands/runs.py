@@ -42,7 +42,7 @@ PatienceOption = Annotated[
 @app.callback()
 def _default(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        list_(tag=None, server=None, json=False)
+        list_(tag=None, project=None, server=None, json=False)
 
 
 @app.command(name="list")
@@ -50,15 +50,21 @@ def list_(
     tag: Annotated[
         str | None, typer.Option("--tag", help="List only runs with this tag or of this seed group.")
     ] = None,
+    project: Annotated[
+        str | None,
+        typer.Option("--project", metavar="PROJECT", help="List only runs of this project; . is this folder's."),
+    ] = None,
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
     """List runs, the newest first."""
     from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.output import note, out, print_json, print_table
+    from mosaic.ui.cli.setting_layers import name_of_project
 
     with open_backend(server) as runs:
-        rows = [row for row in runs.runs() if tag is None or tag in (*row.tags, row.group)]
+        wanted = name_of_project(project) if project == "." else project
+        rows = [row for row in runs.runs(project=wanted) if tag is None or tag in (*row.tags, row.group)]
     named = any(row.name for row in rows)
     if json:
         print_json([row.model_dump(mode="json") for row in rows])

@@ -13,7 +13,10 @@ from mosaic.ui.cli.options import (
     EarlierWorkersOption,
     JsonOption,
     LearningAgentOption,
+    NoProjectOption,
     PoliciesOption,
+    PresetOption,
+    ProjectOption,
     Runtime,
     ServerOption,
     SetOption,
@@ -22,14 +25,16 @@ from mosaic.ui.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from mosaic.config.run import RunConfig
+    from mosaic.store.projects.project import Project
     from mosaic.store.views import RunDetails
     from mosaic.ui.cli.backend import BackendRun
+    from mosaic.ui.cli.setting_layers import SettingLayers
+    from mosaic.workers.resolution import ResolvedConfig
 
 
 def train(
     env: Annotated[
-        str | None, typer.Argument(metavar="[ENV]", help="Environment; --config may name it instead.")
+        str | None, typer.Argument(metavar="[ENV]", help="Environment; --config or a project may name it.")
     ] = None,
     worker: Annotated[
         str | None, typer.Option("--worker", help=setting("training.worker"), show_default="chosen for the environment")
@@ -58,6 +63,9 @@ def train(
     ] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     config: Annotated[Path | None, typer.Option("--config", help="Settings file: JSON, YAML or TOML.")] = None,
+    project: ProjectOption = None,
+    preset: PresetOption = None,
+    no_project: NoProjectOption = False,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help=setting("seed"))] = None,
     seeds: Annotated[
         int, typer.Option("--seeds", min=1, help="Start a group of this many runs with different seeds.")
@@ -101,6 +109,7 @@ def train(
     from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.options import give_trust, number_of_env_runners
     from mosaic.ui.cli.run_config import read_agents, resolved
+    from mosaic.ui.cli.setting_layers import ProjectOptions, read_layers
 
     give_trust(trust, server)
     asked: dict[str, object] = {
@@ -128,10 +137,13 @@ def train(
             "tags": tag or None,
         },
     }
-    configured = resolved(asked, config, settings, quiet=json)
+    layers = read_layers(asked, config, settings, ProjectOptions(project, preset, no_project))
+    configured = resolved(layers, quiet=json)
     if dry_run:
-        _show_dry(configured.config, json)
+        _show_dry(configured, layers, json)
         return
+    if layers.project is not None and server is None:
+        _remember(layers.project)
     with open_backend(server) as runs:
 
         def submit() -> Sequence[BackendRun]:
@@ -143,15 +155,29 @@ def train(
             _foreground(submit, json)
 
 
-def _show_dry(config: RunConfig, json: bool) -> None:
+def _remember(project: Project) -> None:
+    """Enter the project into the list of known ones; a second one of the same name trains without an entry."""
+    from mosaic.core.errors import InputError
+    from mosaic.store.store import Store
+    from mosaic.ui.cli.output import note
+
+    try:
+        Store().projects.register(project)
+    except InputError as error:
+        note(f"This project is not listed. {error}")
+
+
+def _show_dry(configured: ResolvedConfig, layers: SettingLayers, json: bool) -> None:
     from mosaic.config.loading import dump_run_config
     from mosaic.ui.cli.output import note, out, print_json
 
+    config = configured.config
     document = dump_run_config(config)
     if json:
         print_json(document)
         return
     out.print_json(data=document)
+    layers.mention_sources(configured)
     note(f"Nothing was started. The worker {config.training.worker} would train {config.environment.id}.")
 
 
