@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -30,6 +30,8 @@ class EnvFacts:
     incentives: Incentives = "unknown"
     shared_reward: bool | None = None  # all agents get the same reward in every step; None: not declared
     policy_names: Mapping[AgentID, str] = field(default_factory=dict)  # policies that the env itself names; or none
+    usual_envs: int | None = None  # at once, where the user asks for no number; None lets the worker choose
+    max_envs: int | None = None  # at once
 
     @property
     def mixed(self) -> bool:
@@ -58,6 +60,13 @@ class EnvSpec:
         if self.facts.incentives == "unknown" and self.facts.competitive:
             return "competitive"
         return self.facts.incentives
+
+
+@runtime_checkable
+class SendsAhead(Protocol):
+    """Env that computes a step elsewhere: after `send`, `step` with the same mapping only waits for the result."""
+
+    def send(self, actions: Mapping[AgentID, Action]) -> None: ...
 
 
 class Env(Protocol):

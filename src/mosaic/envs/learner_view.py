@@ -10,6 +10,7 @@ from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import Env
+from mosaic.envs.wrappers.transform import sender_of
 
 MOST_IDLE_EPISODES = 1000  # in a row: the learners never get a turn
 MOST_IDLE_STEPS = 1_000_000  # in a row: the same in an episode that never ends
@@ -43,31 +44,49 @@ class LearnerView:
         self._index, self._names = index, ", ".join(learners)
         self._idle = False  # a whole episode until now without an action of a learner
         self._idle_episodes = self._idle_steps = 0
+        self._ahead = sender_of(env)
+        self._sent: Mapping[AgentID, Action] | None = None  # ahead
 
     def begin(self, seed: int, others_seed: int | None = None) -> Turn:
         """Begin an episode; the others' seed is derived from `seed` if it is not given."""
         self._idle_episodes = self._idle_episodes + 1 if self._idle and self.turn.over else 0
         if self._idle_episodes == MOST_IDLE_EPISODES:
             raise self._nothing_to_learn(f"{MOST_IDLE_EPISODES} episodes")
-        self._idle, self._idle_steps = True, 0
+        self._idle, self._idle_steps, self._sent = True, 0, None
         if self.others is not None:
             self.others.begin(self._index, child_seed(seed, "others") if others_seed is None else others_seed)
         self.turn = self.env.reset(seed)
         return self.turn
 
+    @property
+    def sends_ahead(self) -> bool:
+        return self._ahead is not None
+
+    def send(self, actions: Mapping[AgentID, Action]) -> None:
+        """Begin the step that `step` with the same actions will end, in an env that can: others begin meanwhile."""
+        if self._ahead is not None:
+            self._sent = self._of_all(actions)
+            self._ahead.send(self._sent)
+
     def step(self, actions: Mapping[AgentID, Action]) -> Turn:
         """Step the env once with these actions of the learners (empty: none of them must act) and the others'."""
-        turn = self.turn
         if actions:
             self._idle, self._idle_steps = False, 0
         else:
             self._idle_steps += 1
             if self._idle_steps > MOST_IDLE_STEPS:
                 raise self._nothing_to_learn(f"{MOST_IDLE_STEPS:,} steps of one episode")
-        if self.others is not None and len(actions) < len(turn.observations):
-            actions = {**actions, **self.others.act(self._index, turn)}
+        if self._sent is None:
+            actions = self._of_all(actions)
+        else:
+            actions, self._sent = self._sent, None
         self.turn = turn = self.env.step(actions)
         return turn
+
+    def _of_all(self, actions: Mapping[AgentID, Action]) -> Mapping[AgentID, Action]:
+        if self.others is None or len(actions) == len(self.turn.observations):
+            return actions
+        return {**actions, **self.others.act(self._index, self.turn)}
 
     def others_steps(self) -> Iterator[Turn]:
         """Step the env until a learner must act or the episode is over; yield the Turn of each step."""

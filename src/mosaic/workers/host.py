@@ -124,9 +124,14 @@ def _run(folder_path: Path, attempt: int, progress: ProgressReporter) -> int:
     return FINISHED
 
 
+def alert(writer: EventWriter, message: str) -> None:
+    writer.report(kind="alert", message=message)
+
+
 def _train(worker: Worker, context: WorkerContext, writer: EventWriter, progress: ProgressReporter) -> None:
     """Train between a first and a last event, whose times `mosaic train` reports."""
     from mosaic.core.compile_time import timer, working_time
+    from mosaic.core.notices import notices_to
     from mosaic.workers.heartbeat import StoppedAtStartError
 
     begun, compiled_s = working_time(), timer.seconds()
@@ -142,7 +147,8 @@ def _train(worker: Worker, context: WorkerContext, writer: EventWriter, progress
 
     context.heartbeat.leave = leave
     try:
-        with context.heartbeat.beating(), suppress(StoppedAtStartError):
+        notices = notices_to(lambda message: alert(writer, message))
+        with context.heartbeat.beating(), notices, suppress(StoppedAtStartError):
             worker.run(context)
         finished = True
     finally:

@@ -97,6 +97,7 @@ def _choose(config: RunConfig) -> _Chosen:
             f"{', '.join(info.env_families)}. Type: mosaic workers"
         )
     spec = _fitting_spec(config, worker)
+    config = _with_possible_envs(config, worker, spec)
     usual = _usual_policies(config, worker, spec)
     paradigm = config.policy_configuration or usual
     if paradigm is not None and paradigm not in info.paradigms:
@@ -112,6 +113,25 @@ def _choose(config: RunConfig) -> _Chosen:
         check_in_env(worker, config, spec)
     _check_later_stages(config, worker, options)
     return _Chosen(config, worker, options, spec, usual)
+
+
+def _with_possible_envs(config: RunConfig, worker: Worker, spec: EnvSpec | None) -> RunConfig:
+    """Fill in how many envs run at once where the env has a number of its own; refuse more than there can be."""
+    if spec is None or spec.facts.usual_envs is None:
+        return config
+    most, environment, resources = spec.facts.max_envs, config.environment, config.resources
+    asked = {"environment.num_envs": environment.num_envs, "resources.num_env_runners": resources.num_env_runners}
+    for name, number in asked.items():
+        if most is not None and number is not None and number > most:
+            raise InputError(
+                f"{name}={number}: {spec.env_id} can be played {most} at a time. Leave it out; an exported game "
+                "(godot/PATH) can be played any number of times in parallel."
+            )
+    if environment.num_envs is None and "num_envs" in worker.info.resources:
+        environment = environment.model_copy(update={"num_envs": spec.facts.usual_envs})
+    if most is not None and "num_env_runners" in worker.info.resources:
+        resources = resources.model_copy(update={"num_env_runners": most})
+    return config.model_copy(update={"environment": environment, "resources": resources})
 
 
 def _check_later_stages(config: RunConfig, worker: Worker, options: BaseModel) -> None:

@@ -1,13 +1,18 @@
 """The fake game as an exported one, and as one that runs in the editor."""
 
 import shlex
+import socket
 import sys
-from contextlib import closing
+import threading
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
+from mosaic.core.notices import notices_to
 from mosaic.envs.catalog import make_env
+from mosaic.envs.godot import editor
+from tests.envs.godot.fake_game import FakeGame
 
 SCRIPT = Path(__file__).with_name("fake_game.py")
 
@@ -34,3 +39,36 @@ def started(exported):
     for env in made:
         with closing(env):
             pass
+
+
+class Editor:
+    """A person at the editor, who presses Play when Mosaic says so."""
+
+    def __init__(self):
+        with closing(socket.create_server(("127.0.0.1", 0))) as server:
+            self.port = server.getsockname()[1]
+        self.notices, self.games, self.arguments, self.threads = [], [], {}, []
+
+    def play(self, notice=""):
+        self.notices.append(notice)
+        game = FakeGame(self.arguments)
+        connection = socket.create_connection(("127.0.0.1", self.port))
+        self.games.append(game)
+        self.threads.append(threading.Thread(target=self._run, args=(game, connection)))
+        self.threads[-1].start()
+
+    def _run(self, game, connection):
+        with closing(connection), suppress(SystemExit, ConnectionError):
+            game.play(connection)
+
+
+@pytest.fixture
+def person():
+    at_editor = Editor()
+    with notices_to(at_editor.play):
+        yield at_editor
+    for game in list(editor._games.values()):
+        game.end()
+    editor._games.clear()
+    for thread in at_editor.threads:
+        thread.join()

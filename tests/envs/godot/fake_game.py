@@ -26,7 +26,7 @@ class FakeGame:
         self.old = "old" in arguments
         self.camera = "camera" in arguments
         self.kind = arguments.get("actions", "mixed")
-        self.steps = 0
+        self.steps = self.greetings = 0
         self.random = random.Random(int(arguments.get("env_seed", "1")))
         self.ages = [0] * len(self.names)
         self.actions: list[dict[str, object]] = []
@@ -93,7 +93,11 @@ class FakeGame:
 
     def answer(self, message: dict[str, object]) -> dict[str, object] | None:
         match message["type"]:
+            case "handshake":
+                self.greetings += 1
+                return None
             case "env_info":
+                assert self.greetings == 1, "the plug-in answers this once, when it begins"
                 return {"type": "env_info", **self.env_info()}
             case "reset":
                 return self.reset(message.get("seed"))
@@ -103,7 +107,7 @@ class FakeGame:
                 return {"type": "call", "returns": [message["method"]] * len(self.names)}
             case "close":
                 raise SystemExit(0)
-        return None  # handshake
+        raise AssertionError(f"an unknown message: {message}")
 
     def play(self, connection: socket.socket) -> None:
         while True:
@@ -113,6 +117,8 @@ class FakeGame:
             answer = self.answer(message)
             if answer is None:
                 continue
+            if self.planted("leave"):
+                return
             if self.planted("die"):
                 print("something went wrong in the game", flush=True)
                 os._exit(7)

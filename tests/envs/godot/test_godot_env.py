@@ -7,6 +7,8 @@ from gymnasium import spaces
 from mosaic.core.turn import digest
 from mosaic.envs.adapters.to_pettingzoo import as_pettingzoo
 from mosaic.envs.contract.check import check_env
+from mosaic.envs.vector.in_process import PythonVector
+from mosaic.envs.wrappers.limits import TimeLimit
 from tests.envs.env_cases import turns
 
 
@@ -154,3 +156,23 @@ def test_a_step_can_be_sent_ahead(started):
     with pytest.raises(RuntimeError, match="other actions"):
         env.step(dict(actions))
     assert same.observations.keys() == {"a_0"}
+
+
+def test_games_of_a_vector_step_at_the_same_time(started, tmp_path):
+    """All actions are sent before the first result is received, also below wrappers."""
+    log = tmp_path / "log"
+    envs = [started(log=str(log)), TimeLimit(started(log=str(log)), 100), started(log=str(log))]
+    vector = PythonVector(envs)
+    vector.reset(3)
+    for _ in range(20):  # some episodes end meanwhile
+        vector.step(np.zeros((9, 5), np.float32))
+    words = [line.split(" ", 3) for line in log.read_text().splitlines()]
+    steps = [way for _, _, way, message in words if '"action"' in message or '"step"' in message[:20]]
+    assert steps == [*">>>", *"<<<"] * 20
+    twin = PythonVector([started() for _ in range(3)])
+    twin.reset(3)
+    for _ in range(20):
+        twin._ahead = []  # one after the other
+        twin.step(np.zeros((9, 5), np.float32))
+    assert np.array_equal(vector.obs, twin.obs)
+    assert np.array_equal(vector.rew, twin.rew)

@@ -9,11 +9,13 @@ from mosaic.core.errors import InputError
 from mosaic.envs.env import EnvFacts
 from mosaic.envs.families.mosaic import read_options
 from mosaic.envs.family import EnvEntry
+from mosaic.envs.godot.editor import editor_game
 from mosaic.envs.godot.env import GodotEnv, name_agents
-from mosaic.envs.godot.game import Game, start_game, wait_for_editor
+from mosaic.envs.godot.game import Game, start_game
 from mosaic.envs.godot.options import FOR_STARTED_GAMES, GodotOptions
 
 DEBUG = "debug"
+GAMES = 4  # at once, unless the user asks for another number: each is a process with an engine
 
 
 class GodotFamily:
@@ -34,6 +36,8 @@ class GodotFamily:
             facts = EnvFacts(
                 config,
                 reproducible=game.info.seeded_reset,
+                usual_envs=1 if config.env_id == DEBUG else GAMES,
+                max_envs=1 if config.env_id == DEBUG else None,
                 policy_names=dict(zip(name_agents(game.info), names, strict=True)) if names else {},
             )
             return GodotEnv(game, facts, options)
@@ -49,7 +53,7 @@ def _debugged(options: GodotOptions) -> Game:
                 f"godot/{DEBUG}: the editor starts the game, so Mosaic cannot set '{name}'. Set it in the Sync node "
                 "or leave it out; an exported game (godot/PATH) takes it."
             )
-    return wait_for_editor(options)
+    return editor_game(options)
 
 
 family = GodotFamily()

@@ -116,7 +116,11 @@ class Connection:
         self._poll.register(sock, select.POLLIN)
         if game is not None and game.output is not None:
             self._poll.register(game.output, select.POLLIN)
-        self._log = _open_log(log)
+        try:
+            self._log = _open_log(log)
+        except InputError:
+            sock.close()
+            raise
 
     def send(self, message: dict[str, object]) -> None:
         """Send a message; raise GameError if the game is gone or does not read it."""
@@ -145,6 +149,23 @@ class Connection:
         self._write_log("<", memoryview(payload))
         with self._fatal():
             return parse(payload, kind)
+
+    def usable(self) -> bool:
+        """Return whether the game is still there; only if nothing was asked."""
+        return not self.failed and not self._poll.poll(0)
+
+    def configure(self, timeout_s: float, log: str | None) -> None:
+        """Change how long to wait and where to log, for a connection that is used again."""
+        if self._log is not None:
+            self._log.close()
+        self._timeout_s, self._log = timeout_s, _open_log(log)
+
+    @property
+    def failed(self) -> bool:
+        return bool(self._failed)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def close(self) -> None:
         self._failed = self._failed or "The connection to the game is closed."
@@ -192,12 +213,8 @@ class Connection:
             self._poll.modify(self._socket, select.POLLIN)
         if not ready:
             said = self._game.postmortem() if self._game else ""
-            self.fail(
-                GameError(
-                    f"The game {what} within {self._timeout_s:g} s. {said} If it needs longer, type: --set "
-                    "environment.options.timeout_s=300".replace("  ", " ")
-                )
-            )
+            advice = "If it needs longer, type: --set environment.options.timeout_s=300"
+            self.fail(GameError(f"The game {what} within {self._timeout_s:g} s. {advice} {said}".rstrip()))
         if self._game is not None and any(fd == self._game.output for fd, _ in ready) and not self._game.drain():
             self._poll.unregister(self._game.output or 0)
 

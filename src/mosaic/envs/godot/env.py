@@ -53,18 +53,20 @@ class GodotEnv:
         self._stream = Random(0)
         self._last: dict[AgentID, Observation] = {}  # of the living agents
         self._sent: Mapping[AgentID, Action] | None = None
+        self._closed = False
 
     @property
     def agents(self) -> tuple[AgentID, ...]:
         return tuple(self._last)
 
     def reset(self, seed: int | None = None) -> Turn:
-        self._receive_sent()
+        self._sent = None
         message: dict[str, object] = {"type": "reset"}
         if self.game.info.seeded_reset:
             if seed is not None:
                 self._stream.seed(seed)
             message["seed"] = seed if seed is not None else self._stream.randrange(SEED_LIMIT)
+        self.game.player = self
         reply = self.game.ask(message, ResetReply)
         agents = self.possible_agents
         self._last = dict(zip(agents, self._observations(reply.obs), strict=True))
@@ -82,7 +84,8 @@ class GodotEnv:
             code.encode(actions[agent]) if agent in actions else code.neutral
             for agent, code in zip(self.possible_agents, self._action_codes, strict=True)
         ]
-        self.game.send({"type": "action", "action": sent})
+        if self.game.player is self:
+            self.game.send_step(sent)
         self._sent = actions
 
     def step(self, actions: Mapping[AgentID, Action]) -> Turn:
@@ -91,35 +94,35 @@ class GodotEnv:
         elif self._sent is not actions:
             raise RuntimeError("step() with other actions than those that were sent.")
         self._sent = None
-        return self._turn(self.game.receive(StepReply))
+        return self._turn(self.game.receive_step()) if self.game.player is self else self._interrupted()
 
     def call(self, method: str) -> Json:
         """Call a method of every agent in the game and return what they return."""
-        self._receive_sent()
         return self.game.ask({"type": "call", "method": method}, CallReply).returns
 
     def render(self) -> NDArray[np.uint8] | None:
         return None
 
     def close(self) -> None:
-        self.game.close()
+        if not self._closed:
+            self._closed = True
+            self.game.close()
 
-    def _receive_sent(self) -> None:
-        """Receive the result of a step that was sent, and drop it."""
-        if self._sent is not None:
-            self._sent = None
-            self.game.receive(StepReply)
+    def _interrupted(self) -> Turn:
+        """Return the end of an episode that another env interrupted: the editor has one game for all of them."""
+        last, self._last = self._last, {}
+        alive, cut = dict.fromkeys(last, False), dict.fromkeys(last, True)
+        return Turn(_NONE, _NONE, dict.fromkeys(last, 0.0), alive, cut, last, {})
 
     def _turn(self, reply: StepReply) -> Turn:
-        agents, count = self.possible_agents, len(self.possible_agents)
         observations = self._observations(reply.obs)
-        check_count("rewards", len(reply.reward), count)
-        check_count("done", len(reply.done), count)
+        self._check_count("rewards", len(reply.reward))
+        self._check_count("done", len(reply.done))
         infos = self._infos(reply.info)
         out_of_time = reply.truncated or [any(info.get(key) for key in _TIME_IS_UP) for info in infos]
-        check_count("truncated", len(out_of_time), count)
+        self._check_count("truncated", len(out_of_time))
         rewards, terminated, truncated, now, finals, told = {}, {}, {}, {}, {}, {}
-        for number, agent in enumerate(agents):
+        for number, agent in enumerate(self.possible_agents):
             if agent not in self._last:
                 continue
             rewards[agent] = self._reward(agent, reply.reward[number])
@@ -148,7 +151,7 @@ class GodotEnv:
         return self._last[self.possible_agents[number]]
 
     def _observations(self, sent: Sequence[Mapping[str, Json]]) -> list[Observation]:
-        check_count("observations", len(sent), len(self.possible_agents))
+        self._check_count("observations", len(sent))
         return [self._observation(number, each) for number, each in enumerate(sent)]
 
     def _observation(self, number: int, sent: Mapping[str, Json]) -> Observation:
@@ -162,8 +165,14 @@ class GodotEnv:
             self.game.fail(GameError(f"Agent '{agent}' of {self.spec.env_id}: its reward is {reward}."))
         return float(reward)
 
+    def _check_count(self, what: str, found: int) -> None:
+        try:
+            check_count(what, found, len(self.possible_agents))
+        except GameError as error:
+            self.game.fail(error)
+
     def _infos(self, sent: Sequence[Mapping[str, Json] | None] | None) -> list[Mapping[str, Json]]:
         if sent is None:
             return [{}] * len(self.possible_agents)
-        check_count("infos", len(sent), len(self.possible_agents))
+        self._check_count("infos", len(sent))
         return [{} if info is None else info for info in sent]

@@ -22,7 +22,7 @@ from mosaic.envs.godot.options import GodotOptions
 _CHUNK = 1 << 16
 _LAST_BYTES = 4096
 _LAST_LINES = 8
-_END_WITHIN_S = 3.0
+ENDING_S = 3.0  # for a game that was asked to end, before it is killed
 _DYING_S = 0.5  # between the end of its connection and its own
 _PROGRAMS = (b"\x7fELF", b"#!")  # how programs of Linux begin
 # Engines by `config_version` of project.godot: Godot 3 writes 4, Godot 4 writes 5.
@@ -144,7 +144,7 @@ class GameProcess:
     def postmortem(self) -> str:
         """Return its exit code and last lines."""
         if self._finish.alive and wait_gone(self._handle, _DYING_S):
-            self.end()
+            self.end(0.0)
         elif self._output is not None:
             self.drain()
         code = self._process.returncode
@@ -153,7 +153,7 @@ class GameProcess:
         said = f" Its last output: {' | '.join(lines[-_LAST_LINES:])}" if lines else " It printed nothing."
         return state + said
 
-    def end(self, within_s: float = _END_WITHIN_S) -> None:
+    def end(self, within_s: float) -> None:
         """Wait a moment for the game to end by itself, then kill it and all that it started; may be called twice."""
         if self._finish.alive:
             wait_gone(self._handle, within_s)

@@ -55,6 +55,7 @@ class PythonVector:
             _slot(env, self.shape, part_of(every, self.shape, e, e + 1), others, first + e)
             for e, env in enumerate(envs)
         ]
+        self._ahead = [(e, s) for e, s in enumerate(self._slots) if isinstance(s, TurnSlot) and s.sends_ahead]
 
     def reset(self, seed: int) -> None:
         self.term.fill(0)
@@ -65,9 +66,11 @@ class PythonVector:
     def step(self, act: NDArray[np.float32]) -> None:
         self.term.fill(0)
         self.trunc.fill(0)
-        index = self._first
+        index, grouped = self._first, act.reshape(self._grouped)
         try:
-            for slot, rows in zip(self._slots, act.reshape(self._grouped), strict=True):
+            for number, sender in self._ahead:
+                sender.send(grouped[number])
+            for slot, rows in zip(self._slots, grouped, strict=True):
                 slot.step(rows)
                 index += 1
         except Exception as error:

@@ -65,10 +65,17 @@ class TurnSlot:
             arrays.active[self._places[agent].slot] = 0
         self._show(self._first())
 
+    @property
+    def sends_ahead(self) -> bool:
+        return self._view.sends_ahead
+
+    def send(self, act: NDArray[np.float32]) -> None:
+        """Begin the next step, in an env that can: other envs begin theirs before `step` waits for its result."""
+        self._view.send(self._actions(act))
+
     def step(self, act: NDArray[np.float32]) -> None:
         view = self._view
-        observations = view.turn.observations
-        actions = {agent: action(act[slot]) for agent, slot, action in self._movers if agent in observations}
+        actions = self._actions(act)
         paid = self._nothing.copy()
         self._book(view.step(actions), paid)
         if view.others is not None:
@@ -76,6 +83,10 @@ class TurnSlot:
                 self._book(turn, paid)
         self._show(view.turn if view.turn.observations else self._first())
         self._arrays.rew[:] = paid
+
+    def _actions(self, act: NDArray[np.float32]) -> dict[AgentID, Action]:
+        observations = self._view.turn.observations
+        return {agent: action(act[slot]) for agent, slot, action in self._movers if agent in observations}
 
     def _first(self) -> Turn:
         """Begin the next episode in which one of the learner's agents must act; return the Turn where it does."""

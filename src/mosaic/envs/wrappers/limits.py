@@ -28,6 +28,8 @@ class TimeLimit(Transform):
     nearest to zero.
     """
 
+    passes_actions = True
+
     def __init__(self, env: Env, max_steps: int) -> None:
         super().__init__(env)
         self.max_steps = max_steps
@@ -99,6 +101,8 @@ class ClipRewardOptions(Options):
 
 class ClipReward(Transform):
     """Wrapper that clips every agent's reward of each step; a return is then the sum of these."""
+
+    passes_actions = True
 
     def __init__(self, env: Env, clip: Callable[[float], float]) -> None:
         super().__init__(env)

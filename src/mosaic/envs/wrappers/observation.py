@@ -36,6 +36,8 @@ class View(NamedTuple):
 class Viewed(Transform):
     """Wrapper that applies to every agent the view of its space; a view may refuse a space with an InputError."""
 
+    passes_actions = True
+
     def __init__(self, env: Env, view: Callable[[Space[object]], View]) -> None:
         super().__init__(env)
         self._views = each_agent(env, view)
@@ -214,6 +216,8 @@ class FrameStack(Transform):
 
     A frame is what the agent observed on a turn of its own: in a turn-based game the others' turns add none.
     """
+
+    passes_actions = True
 
     def __init__(self, env: Env, num: int) -> None:
         super().__init__(env)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -12,11 +13,13 @@ from numpy.typing import NDArray
 from mosaic.core.ids import AgentID
 from mosaic.core.reference import KindOptions, Options
 from mosaic.core.turn import Action, Turn
-from mosaic.envs.env import Env, EnvFacts, EnvSpec
+from mosaic.envs.env import Env, EnvFacts, EnvSpec, SendsAhead
 
 
 class Transform:
     """Wrapper that passes everything through; subclasses override `reset`, `step` or the spaces they change."""
+
+    passes_actions: ClassVar[bool] = False  # `step` gives the env the mapping that it was given
 
     def __init__(self, env: Env) -> None:
         self.env = env
@@ -49,9 +52,18 @@ class Transform:
 class Named(Transform):
     """A user's own Env under the name by which it was requested."""
 
+    passes_actions = True
+
     def __init__(self, env: Env, facts: EnvFacts) -> None:
         super().__init__(env)
         self.facts = replace(env.spec.facts, config=facts.config)
+
+
+def sender_of(env: Env) -> SendsAhead | None:
+    """Return what takes the env's actions ahead of a step: the env itself, or the one below its wrappers."""
+    while isinstance(env, Transform) and env.passes_actions:
+        env = env.env
+    return env if isinstance(env, SendsAhead) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,201 @@
+"""The game that runs in the editor: one for all envs of a process, handed over to the next process that plays it.
+
+A game connects once, when Play is pressed, and describes itself once. A run is described, trained and evaluated by
+several processes. So the one that holds the connection hands it over to others of the same user: to any process if no
+env uses it, and between two steps to processes of the same run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import struct
+import threading
+from contextlib import closing, suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from mosaic.core.errors import InputError
+from mosaic.core.notices import notify
+from mosaic.envs.godot.connection import Connection, accept, listen
+from mosaic.envs.godot.game import Game, greet
+from mosaic.envs.godot.messages import GameError, GameInfo, Reply, StepReply
+from mosaic.envs.godot.options import DEFAULT_PORT, GodotOptions
+
+_RUN = "MOSAIC_RUN"  # environment variable of all processes of a run
+_PATIENCE_S = 10.0  # for the process that holds the game
+_CREDENTIALS = struct.Struct("3i")  # pid, uid and gid of the process at the other end
+_LONGEST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a game connects, and where its holder is asked for it."""
+
+    host: str
+    port: int
+
+    @property
+    def desk(self) -> str:
+        return f"\0mosaic-godot-{os.getuid()}-{self.host}-{self.port}"  # not a file: it ends with its process
+
+
+_games: dict[_Place, EditorGame] = {}
+_making = threading.Lock()
+
+
+def editor_game(options: GodotOptions) -> EditorGame:
+    """Return the game of the editor; wait for the Play button if no process of this user holds it."""
+    place = _Place(options.host, DEFAULT_PORT if options.port is None else options.port)
+    with _making:
+        game = _games.get(place)
+        if game is None or not game.use(options):
+            connection, info = _obtain(place, options)
+            game = _games[place] = EditorGame(place, options, connection, info)
+        return game
+
+
+class EditorGame(Game):
+    """Game of the editor. `close` leaves it connected until this process ends, for the next env."""
+
+    def __init__(self, place: _Place, options: GodotOptions, connection: Connection, info: GameInfo) -> None:
+        super().__init__(connection, info)
+        self._place, self._options = place, options
+        self._users = 1
+        self._idle = threading.Condition()  # no question is open
+        self._held = True
+        atexit.register(self.end)
+        self._desk = self._offer()
+
+    def use(self, options: GodotOptions) -> bool:
+        """Count a further env; return False if the game is gone."""
+        with self._idle:
+            self._options = options
+            if self._held and not self.connection.usable():
+                self.end()
+                return False
+            if self._held:
+                self.connection.configure(options.timeout_s, options.log)
+            self._users += 1
+            return True
+
+    def ask(self, message: dict[str, object], kind: type[Reply]) -> Reply:
+        with self._idle:
+            if not self._held:
+                self._get_back()
+            return super().ask(message, kind)
+
+    def send_step(self, actions: list[dict[str, object]]) -> None:
+        with self._idle:
+            super().send_step(actions)
+
+    def receive_step(self) -> StepReply:
+        with self._idle:
+            reply = super().receive_step()
+            self._idle.notify_all()
+            return reply
+
+    def close(self) -> None:
+        with self._idle:
+            self._users -= 1
+
+    def end(self) -> None:
+        """Let the game end, if this process holds it."""
+        atexit.unregister(self.end)
+        if self._held:
+            self._held = False
+            self._desk.shutdown(socket.SHUT_RDWR)  # wakes the thread
+            self._desk.close()
+            super().close()
+
+    def _get_back(self) -> None:
+        connection, info = _obtain(self._place, self._options)
+        if info != self.info:
+            connection.close()
+            raise GameError("The game in the editor has other agents, observations or actions than before: start anew.")
+        self.connection, self._held = connection, True
+        self._desk = self._offer()
+
+    def _offer(self) -> socket.socket:
+        desk = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        desk.bind(self._place.desk)
+        desk.listen(8)
+        threading.Thread(target=self._serve, args=(desk,), daemon=True, name="godot-hand-over").start()
+        return desk
+
+    def _serve(self, desk: socket.socket) -> None:
+        """Answer the processes that want the game, until one has it or it ends."""
+        while self._held:
+            try:
+                asking, _ = desk.accept()
+            except OSError:  # closed by `end`
+                return
+            with closing(asking), suppress(OSError):  # it is gone, or too slow
+                asking.settimeout(_PATIENCE_S)
+                if _uid(asking) == os.getuid():
+                    self._answer(asking, desk)
+
+    def _answer(self, asking: socket.socket, desk: socket.socket) -> None:
+        run = asking.recv(_LONGEST).decode(errors="replace")
+        with self._idle:
+            ours = run == os.environ.get(_RUN, "") != ""
+            self._idle.wait_for(lambda: not self._stepping, _PATIENCE_S if ours else 0.0)
+            if self._stepping or (self._users > 0 and not ours):
+                asking.sendall(msgspec.json.encode({"pid": os.getpid()}))
+                return
+            desk.close()  # the next holder serves under the same name
+            socket.send_fds(asking, [msgspec.json.encode(self.info)], [self.connection.fileno()])
+            self.connection.close()
+            self._held, self.player = False, None
+
+
+def _obtain(place: _Place, options: GodotOptions) -> tuple[Connection, GameInfo]:
+    taken = _take_over(place)
+    if taken is not None:
+        sock, info = taken
+        return Connection(sock, None, options.timeout_s, options.log), info
+    connection = Connection(_await_play(place, options), None, options.timeout_s, options.log)
+    try:
+        return connection, greet(connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _await_play(place: _Place, options: GodotOptions) -> socket.socket:
+    with closing(listen(place.host, place.port, exact=True)) as listener:
+        bound = "" if options.wait_s is None else f" for at most {options.wait_s:g} s"
+        notify(
+            f"Waiting{bound} for the game on {place.host}:{place.port}: press Play in the Godot editor (Ctrl-C ends)."
+        )
+        return accept(listener, options.wait_s, None)
+
+
+def _take_over(place: _Place) -> tuple[socket.socket, GameInfo] | None:
+    """Return the game that another process of this user holds, if there is one."""
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as desk:
+        desk.settimeout(3 * _PATIENCE_S)
+        try:
+            desk.connect(place.desk)
+        except ConnectionRefusedError:
+            return None
+        if _uid(desk) != os.getuid():
+            return None
+        desk.sendall((os.environ.get(_RUN) or "-").encode())
+        payload, descriptors, _, _ = socket.recv_fds(desk, _LONGEST, 1)
+        while chunk := desk.recv(_LONGEST):
+            payload += chunk
+    if descriptors:
+        return socket.socket(fileno=descriptors[0]), msgspec.json.decode(payload, type=GameInfo)
+    holder = msgspec.json.decode(payload, type=dict[str, int]) if payload else {}
+    raise InputError(
+        f"The game in the editor is being played by another process of Mosaic (pid {holder.get('pid', 'unknown')}). "
+        "Wait until it is done, or export the game: any number of exported games can be played in parallel."
+    )
+
+
+def _uid(peer: socket.socket) -> int:
+    uid: int = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1]
+    return uid

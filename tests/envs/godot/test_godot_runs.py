@@ -1,0 +1,88 @@
+"""Runs in Godot games: how many games, which policies, and what a failure leaves behind."""
+
+import pytest
+
+import mosaic
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError
+from mosaic.core.proc import started_at
+from mosaic.learners.agent_roles import read_mapping
+from mosaic.runs.train import RunFailedError
+from mosaic.workers.resolution import resolve
+
+
+def config(game, **more):
+    environment = {"env_id": f"godot/{game}", **more.pop("environment", {})}
+    training = {"worker": "native", "algorithm": "ppo", "total_timesteps": 64, **more.pop("training", {})}
+    return RunConfig.model_validate({"environment": environment, "training": training, **more})
+
+
+def roles(env, **more):
+    return read_mapping(config("debug", **more), env.spec).plan
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({}, ["runner", "runner", "guard"]),
+        ({"policy_configuration": "parameter_sharing"}, ["runner", "runner", "guard"]),
+        ({"policy_configuration": "independent"}, ["runner_0", "runner_1", "guard"]),
+        ({"policy_configuration": "shared_value_function"}, ["runner_0", "runner_1", "guard"]),
+        ({"policy_configuration": "self_play"}, ["learner"] * 3),
+        ({"agents": {"runner_*": "fast", "*": "slow"}}, ["fast", "fast", "slow"]),
+        ({"agents": {"*": "one"}}, ["one"] * 3),
+    ],
+)
+def test_policies_have_the_names_that_the_game_declares(started, settings, names):
+    plan = roles(started(), **settings)
+    assert [plan.names[number] for number in plan.policy_of] == names
+
+
+def test_agents_without_declared_policies_share_one(started):
+    assert roles(started("--old")).names == ("shared",)
+
+
+def test_an_unknown_policy_name_is_refused(started):
+    with pytest.raises(
+        InputError, match=r"There is no policy that learns named 'gaurd'. Did you mean 'guard'. Known: guard, runner"
+    ):
+        roles(started(), policies_to_train=["gaurd"])
+
+
+def test_how_many_games_run_at_once(exported):
+    assert resolve(config(exported)).config.environment.num_envs == 4
+    assert resolve(config(exported, environment={"num_envs": 2})).config.environment.num_envs == 2
+
+
+def test_the_editor_has_one_game(person):
+    here = {"options": {"port": person.port}}
+    resolved = resolve(config("debug", environment=here)).config
+    assert (resolved.environment.num_envs, resolved.resources.num_env_runners) == (1, 1)
+    with pytest.raises(
+        InputError, match=r"environment.num_envs=2: godot/debug can be played 1 at a time. Leave it out"
+    ):
+        resolve(config("debug", environment={**here, "num_envs": 2}))
+    assert len(person.games) == 1
+
+
+@pytest.mark.usefixtures("runs_here")
+def test_a_run_trains_the_declared_policies(exported, tmp_path, monkeypatch):
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path))
+    pids = tmp_path / "pids"
+    options = {"args": [f"--say_pid={pids}"]}
+    run = mosaic.train(
+        config(exported, environment={"num_envs": 2, "options": options}, training={"params": {"n_steps": 16}})
+    )
+    assert run.state == "finished"
+    assert {name for event in run.events() for name in event.get("policies", {})} == {"runner", "guard"}
+    assert [pid for pid in map(int, pids.read_text().split()) if started_at(pid)] == []
+
+
+@pytest.mark.usefixtures("runs_here")
+def test_a_run_whose_game_dies_fails_with_the_reason(exported, tmp_path, monkeypatch):
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path))
+    pids = tmp_path / "pids"
+    options = {"args": ["--fault=die", "--after=20", f"--say_pid={pids}"]}
+    with pytest.raises(RunFailedError, match=r"GameError: The game closed .* exit code is 7. .*something went wrong"):
+        mosaic.train(config(exported, environment={"num_envs": 2, "options": options}))
+    assert [pid for pid in map(int, pids.read_text().split()) if started_at(pid)] == []
