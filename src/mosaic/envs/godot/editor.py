@@ -114,7 +114,9 @@ class EditorGame(Game):
         connection, info = _obtain(self._place, self._options)
         if info != self.info:
             connection.close()
-            raise GameError("The game in the editor has other agents, observations or actions than before: start anew.")
+            raise GameError(
+                "The game in the editor has other agents, observations or actions than before. Start the run again."
+            )
         self.connection, self._held = connection, True
         self._desk = self._offer()
 

@@ -1,4 +1,4 @@
-"""A connected game: its description, and the order of questions and answers."""
+"""A connected game: its description and its messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mosaic.envs.godot.process import ENDING_S, GameProcess, command_line
 
 
 def greet(connection: Connection) -> GameInfo:
-    """Shake hands and return the game's description; a game answers this once."""
+    """Shake hands and return the game's description; a game gives it once."""
     connection.send(HANDSHAKE)
     connection.send({"type": "env_info"})
     return check_info(connection.receive(GameInfo))
