@@ -23,6 +23,7 @@ __all__ = [
     "as_pettingzoo",
     "emit_metric",
     "evaluate",
+    "export",
     "live_screen",
     "load_policy",
     "make_env",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from mosaic.evaluation.evaluate import Evaluation, evaluate
     from mosaic.evaluation.standings import Tournament
     from mosaic.evaluation.tournament import tournament
+    from mosaic.exports.export import export
     from mosaic.learners.tabular.learner import TabularLearner
     from mosaic.models.weights_file import save_policy_network
     from mosaic.policies.loaded import LoadedPolicy, load_policy
@@ -68,6 +70,7 @@ else:
             "mosaic.evaluation.evaluate": ("Evaluation", "evaluate"),
             "mosaic.evaluation.standings": ("Tournament",),
             "mosaic.evaluation.tournament": ("tournament",),
+            "mosaic.exports.export": ("export",),
             "mosaic.learners.tabular.learner": ("TabularLearner",),
             "mosaic.models.weights_file": ("save_policy_network",),
             "mosaic.policies.loaded": ("LoadedPolicy", "load_policy"),

@@ -8,8 +8,10 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Mask, Observation, Turn
+from mosaic.envs.codes import SpaceCode
 from mosaic.policies.controller import Explanation
 
 
@@ -50,6 +52,23 @@ class TabularPolicyController:
         return {
             agent: Explanation(self._probabilities(shown), float(shown.max())) for agent, shown in self._judged(turn)
         }
+
+    @property
+    def values(self) -> NDArray[np.floating]:
+        return self._values
+
+    def row_of(self, observation: Observation) -> NDArray[np.floating]:
+        """Return the values of the actions in an observation; of a new state where it cannot be one."""
+        try:
+            return np.asarray(self._values[self._state_of(observation)])
+        except (InputError, IndexError):
+            return np.zeros(self._values.shape[1], self._values.dtype)
+
+    def numbered_by(self, code: SpaceCode) -> bool:
+        """Return whether rows have the numbers that this code gives observations."""
+        own = getattr(self._state_of, "__self__", None)
+        same = isinstance(own, type(code)) and own.space == code.space and own.counts == code.counts
+        return same and len(self._values) == code.size
 
     def _judged(self, turn: Turn) -> Iterator[tuple[AgentID, NDArray[np.floating]]]:
         """Yield each agent with the values of its actions; illegal ones are -inf."""

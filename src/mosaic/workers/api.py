@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
     from mosaic.core.ids import AgentID
     from mosaic.envs.env import EnvSpec
+    from mosaic.exports.policy import ExportablePolicy
     from mosaic.policies.controller import PolicyController, PolicyRequest
     from mosaic.store.checkpoints import Checkpoint
     from mosaic.store.policies.init_source import InitSource
@@ -147,6 +148,17 @@ class MakesPolicies(Protocol):
     """
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController: ...
+
+
+@runtime_checkable
+class ExportsPolicies(Protocol):
+    """Worker whose policies `mosaic export` writes as files for other programs.
+
+    `exportable` is called with the same arguments as `controller`, and both must act alike: the file is compared with
+    the controller. It raises InputError with the reason for a policy that cannot be expressed as a network.
+    """
+
+    def exportable(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> ExportablePolicy: ...
 
 
 @runtime_checkable

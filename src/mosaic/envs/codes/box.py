@@ -190,6 +190,10 @@ class BinnedCode:
         self._span = np.array([axis.span for axis in axes], np.float64)
         self._whole = space.low.dtype.kind in "iub"
 
+    def edges(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return low, high and span of each number: its bin is (clipped number - low) * count / span, rounded down."""
+        return self._low, self._high, self._span
+
     def encode(self, value: Member) -> int:
         index = 0
         # for the few numbers that a table can handle, a loop is several times faster than array arithmetic

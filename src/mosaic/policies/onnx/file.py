@@ -55,8 +55,12 @@ class OnnxFile(NamedTuple):
 
 def read_onnx(path: Path) -> OnnxFile:
     """Read a file that is complete in itself; raise FormatError for any other."""
+    return check_onnx(str(path), _read(path))
+
+
+def check_onnx(path: str, data: bytes) -> OnnxFile:
+    """Check the content of a file; `path` names it in messages."""
     onnx: Any = _imported("onnx", path)
-    data = _read(path)
     damage = (onnx.checker.ValidationError, ValueError, import_module("google.protobuf.message").DecodeError)
     try:
         model = onnx.load_model_from_string(data)
@@ -74,7 +78,7 @@ def read_onnx(path: Path) -> OnnxFile:
         raise FormatError(f"'{path}' is not a valid ONNX file: {first_line(error)}") from error
     weights = {tensor.name for tensor in model.graph.initializer}
     return OnnxFile(
-        str(path),
+        path,
         data,
         tuple(_port(onnx, path, each) for each in model.graph.input if each.name not in weights),
         tuple(_port(onnx, path, each) for each in model.graph.output),
@@ -82,7 +86,7 @@ def read_onnx(path: Path) -> OnnxFile:
     )
 
 
-def _imported(module: str, path: Path) -> Any:
+def _imported(module: str, path: str) -> Any:
     try:
         return import_module(module)  # not installed by default, and untyped
     except ImportError as error:
@@ -93,7 +97,7 @@ def _imported(module: str, path: Path) -> Any:
 
 def open_session(file: OnnxFile) -> Any:
     """Return onnxruntime's session of a checked file, on one thread of the CPU."""
-    runtime: Any = _imported("onnxruntime", Path(file.name))
+    runtime: Any = _imported("onnxruntime", file.name)
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
@@ -131,7 +135,7 @@ def _holds_messages(value: Any) -> bool:
     return not isinstance(value, str | bytes | int | float) and len(value) > 0 and hasattr(value[0], "ListFields")
 
 
-def _check_numbers(onnx: Any, path: Path, tensor: Any) -> None:
+def _check_numbers(onnx: Any, path: str, tensor: Any) -> None:
     """Raise where a tensor claims more than it holds, or holds NaN."""
     size = 1
     for count in tensor.dims:
@@ -145,7 +149,7 @@ def _check_numbers(onnx: Any, path: Path, tensor: Any) -> None:
         raise FormatError(f"'{path}': {int(np.isnan(array).sum()):,} numbers of '{tensor.name}' are NaN.")
 
 
-def _check_operators(path: Path, model: Any) -> None:
+def _check_operators(path: str, model: Any) -> None:
     strange = sorted({entry.domain for entry in model.opset_import} - set(DOMAINS))
     if strange:
         raise FormatError(
@@ -154,7 +158,7 @@ def _check_operators(path: Path, model: Any) -> None:
         )
 
 
-def _check_sizes(onnx: Any, path: Path, model: Any) -> None:
+def _check_sizes(onnx: Any, path: str, model: Any) -> None:
     """Raise where a graph makes a giant tensor of nothing, for example by ConstantOfShape."""
     for value in (*model.graph.value_info, *model.graph.output):
         size = 1
@@ -164,7 +168,7 @@ def _check_sizes(onnx: Any, path: Path, model: Any) -> None:
             raise FormatError(f"'{path}': the tensor '{value.name}' would have {size:,} numbers.")
 
 
-def _port(onnx: Any, path: Path, value: Any) -> Port:
+def _port(onnx: Any, path: str, value: Any) -> Port:
     kind = value.type.tensor_type
     if not value.type.HasField("tensor_type"):
         raise FormatError(f"'{path}': '{value.name}' is not a tensor.")

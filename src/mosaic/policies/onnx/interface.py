@@ -70,8 +70,12 @@ class InputCode(NamedTuple):
 
 
 def leaf_names(space: Space[object]) -> list[str]:
-    """Return the input's name of each leaf of an observation space: keys joined by dots, `obs` if there is one."""
-    return [".".join(map(str, leaf.path)) or OBS for leaf in leaves(space)]
+    """Return the input's name of each leaf of an observation space: keys joined by dots, `obs` if there is one.
+
+    Positions in a Tuple follow `obs`, since a name must not begin with a digit.
+    """
+    names = [".".join(map(str, leaf.path)) or OBS for leaf in leaves(space)]
+    return [f"{OBS}.{name}" if name[:1].isdigit() else name for name in names]
 
 
 def input_codes(graph: Graph, spec: EnvSpec, agent: AgentID) -> tuple[InputCode, ...]:

@@ -19,6 +19,7 @@ from mosaic.core.exits import exits_refused
 from mosaic.ui.cli.commands.catalog import check, doctor, envs, policies, schema, workers
 from mosaic.ui.cli.commands.demo import demo
 from mosaic.ui.cli.commands.evaluate import evaluate, tournament
+from mosaic.ui.cli.commands.export import export
 from mosaic.ui.cli.commands.play import play, replay
 from mosaic.ui.cli.commands.probe import probe
 from mosaic.ui.cli.commands.projects import app as projects_app
@@ -62,7 +63,7 @@ def _root(
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(demo, envs, workers, policies, doctor, check, probe, schema),
-    *(train, tune, watch, evaluate, tournament, play, replay, serve),
+    *(train, tune, watch, evaluate, tournament, play, replay, export, serve),
 )
 for command in COMMANDS:
     app.command(name=command.__name__, cls=SettingsCommand)(command)

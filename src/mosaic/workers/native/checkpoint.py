@@ -15,6 +15,7 @@ from mosaic.store.checkpoints import Checkpoint
 from mosaic.store.policies.init_source import find_init
 
 if TYPE_CHECKING:  # these import numba
+    from mosaic.exports.policy import ExportablePolicy
     from mosaic.learners.base import Assembled
     from mosaic.learners.league import Snapshot
     from mosaic.learners.normalization import RunningMoments
@@ -112,6 +113,20 @@ def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyCo
         engine.load(saved.flat)
         made = EnginePolicyController(engine, rows, actions, scaler, temperature)
     return EpsilonGreedyController(made, spec, epsilon) if explores else made
+
+
+def make_exportable(folder: Path, file: str, request: PolicyRequest) -> ExportablePolicy:
+    """Return one policy that `save_policies` wrote, for export."""
+    from mosaic.exports.policy import ExportablePolicy
+    from mosaic.exports.torch_parts import RowPolicy, build_actor
+    from mosaic.models.weights_file import load_weights
+
+    saved = load_weights(folder / file)
+    facts = json.loads((folder / FACTS).read_text())
+    network = facts["networks"].get(file) if "networks" in facts else facts["network"]
+    actor, memory = build_actor(saved.architecture, saved.flat, network)
+    space = request.spec.observation_spaces[request.agents[0]]
+    return ExportablePolicy(RowPolicy(space, actor, _scaler(saved)), memory)
 
 
 def _scaler(saved: SavedNetwork) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:

@@ -27,6 +27,7 @@ from mosaic.workers.resolution import with_limit
 if TYPE_CHECKING:  # modules that import numba are imported when a run begins
     from mosaic.config.run import RunConfig
     from mosaic.envs.env import EnvSpec
+    from mosaic.exports.policy import ExportablePolicy
     from mosaic.learners.base import Assembled
 
 
@@ -177,6 +178,11 @@ class NativeWorker:
         from mosaic.workers.native.checkpoint import make_controller, weights_file
 
         return make_controller(checkpoint.path, weights_file(checkpoint, policy), request)
+
+    def exportable(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> ExportablePolicy:
+        from mosaic.workers.native.checkpoint import make_exportable, weights_file
+
+        return make_exportable(checkpoint.path, weights_file(checkpoint, policy), request)
 
 
 def _assemble(context: WorkerContext) -> Assembled:

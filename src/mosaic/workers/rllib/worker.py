@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # modules that import numba or ray are imported when a run be
     from mosaic.config.run import RunConfig
     from mosaic.core.ids import AgentID
     from mosaic.envs.env import EnvSpec
+    from mosaic.exports.policy import ExportablePolicy
     from mosaic.learners.agent_roles import AgentRoles
     from mosaic.policies.controller import PolicyController, PolicyRequest
     from mosaic.store.checkpoints import Checkpoint
@@ -154,6 +155,11 @@ class RllibWorker:
         from mosaic.workers.rllib.checkpoint.controllers import controller
 
         return controller(checkpoint, policy, request)
+
+    def exportable(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> ExportablePolicy:
+        from mosaic.workers.rllib.checkpoint.exportable import make_exportable
+
+        return make_exportable(checkpoint.path, policy, request)
 
     def foreign_policies(self, folder: Path) -> tuple[str, ...]:
         """Return the names of the RLModules in a checkpoint of RLlib's own; none if the folder is not one."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,11 +14,15 @@ from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.turn import Action, Mask, Observation
 from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask, space_code
+from mosaic.envs.codes.space_code import count_text
 from mosaic.envs.compiled.registry import encode_observation, has_twin
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.training.agent_codes import codes_of
 from mosaic.policies.controller import PolicyController, Sampling
 from mosaic.policies.tabular import TabularPolicyController
+
+if TYPE_CHECKING:
+    from mosaic.exports.policy import ExportablePolicy
 
 FACTS = "facts.json"
 
@@ -45,6 +49,40 @@ def make_controller(
     state_of = encode_observation(trained_in, space) if known else space_code(space, bins).encode
     legal = legal_columns(actions)
     return TabularPolicyController(read_values(folder, policy), state_of, actions.decode, legal, **drawn)
+
+
+MOST_CONVERTED = 1 << 19  # observations for which a table without a formula is written out
+
+
+def make_exportable(folder: Path, policy: str, spec: EnvSpec, agent: AgentID, trained_in: EnvID) -> ExportablePolicy:
+    """Return a table for export, with a row for each member of the observation space.
+
+    A table whose rows have other numbers, that of a compiled twin or a hashed one, is written out for all members.
+    """
+    from mosaic.exports.policy import ExportablePolicy
+    from mosaic.exports.torch_parts import TablePolicy
+
+    bins = json.loads((folder / FACTS).read_text())["bins"]
+    codes = codes_of(spec, agent, bins)
+    if len(codes.actions.counts) > 1:
+        raise InputError(
+            f"'{policy}' has a value for each combination of the parts of an action, {spec.action_spaces[agent]}, and "
+            "files have outputs for each part. Export tables of Discrete actions."
+        )
+    controller = make_controller(folder, policy, spec, agent, trained_in)
+    assert isinstance(controller, TabularPolicyController)
+    if controller.numbered_by(codes.states):
+        return ExportablePolicy(TablePolicy(codes.states, controller.values))
+    if codes.states.size > MOST_CONVERTED:
+        raise InputError(
+            f"'{policy}' is a hashed table: it finds its rows by the observations met in training, which a file would "
+            f"have to hold for all {count_text(codes.states.size)} members of the observation space; at most "
+            f"{MOST_CONVERTED:,} are written out. Train a network instead: --worker native"
+        )
+    rows = np.empty((codes.states.size, controller.values.shape[1]), np.float32)
+    for number in range(codes.states.size):
+        rows[number] = controller.row_of(codes.states.decode(number))
+    return ExportablePolicy(TablePolicy(codes.states, rows))
 
 
 def trained_in_env(folder: Path, policy: str) -> bool:

@@ -30,6 +30,7 @@ from mosaic.workers.tabular.policies import make_controller
 from mosaic.workers.tabular.strategy import algorithm_of, check_hashed, check_way, choose_way, table_kind
 
 if TYPE_CHECKING:  # modules that import numba are imported when a run begins
+    from mosaic.exports.policy import ExportablePolicy
     from mosaic.learners.tabular.hashed.training import HashedTraining
     from mosaic.learners.tabular.training.twin import TwinTraining
     from mosaic.workers.tabular.training import TableTraining
@@ -106,6 +107,12 @@ class TabularWorker:
         agent = (*request.agents, *request.spec.possible_agents)[0]
         trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
         return make_controller(checkpoint.path, policy, request.spec, agent, trained_in, request.sampling)
+
+    def exportable(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> ExportablePolicy:
+        from mosaic.workers.tabular.policies import make_exportable
+
+        trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
+        return make_exportable(checkpoint.path, policy, request.spec, request.agents[0], trained_in)
 
 
 def make_training(config: RunConfig, options: TabularWorkerOptions, start_ray: StartRay) -> TableTraining:

@@ -36,7 +36,7 @@ class PolicyView:
             check_finite(array, f"{path}: the numbers of '{name}'")
         self.weights = {name.removeprefix(MODULE): array for name, array in arrays.items() if name.startswith(MODULE)}
         self._masked = bool(facts["masked"])
-        self._scalers = read_scalers(arrays)
+        self.scalers = read_scalers(arrays)
         trained = [agent for agent in facts["agents"] if agent in spec.possible_agents]
         self.first = _code(facts, spec, [*trained, *request.agents][0])  # its spaces are those of training
         codes = {agent: _code(facts, spec, agent) for agent in spec.possible_agents}
@@ -60,7 +60,7 @@ class PolicyView:
         """Return what the module sees, as arrays."""
         code = self.code_of(agent)
         row: NDArray[np.float32] = code.read(observation)
-        scaler = scaler_of(self._scalers, agent)
+        scaler = scaler_of(self.scalers, agent)
         if scaler is not None:
             Scaler(*scaler).apply(row)
         if not (self._masked and code.choices):

@@ -1,0 +1,191 @@
+"""Export of a run's policies, all or none: each file is compared with its policy before it gets its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from mosaic.config.sections import EnvironmentConfig
+from mosaic.core.errors import InputError, MissingExtraError, MosaicError, unknown
+from mosaic.core.files import temporary_path, write_atomic, write_new
+from mosaic.core.ids import AgentID
+from mosaic.envs.catalog import make_env
+from mosaic.exports.formats import SUFFIXES, check_versions
+from mosaic.exports.parity import Parity
+from mosaic.exports.tracing import OBSERVATIONS, ExportSettings, TracedPolicy, trace_policy
+from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
+from mosaic.store.store import Store
+
+MAPPING = "policies.json"
+
+
+class ExportFailedError(MosaicError):
+    """File that does not do what its policy does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFile:
+    """A file that was written and compared."""
+
+    policy: str
+    path: Path
+    agents: tuple[AgentID, ...]
+    parity: Parity
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "policy": self.policy,
+            "path": str(self.path),
+            "agents": list(self.agents),
+            "max_abs_diff": self.parity.max_abs_diff,
+            "action_agreement": self.parity.action_agreement,
+        }
+
+
+def export(
+    run: str,
+    out: Path | str,
+    *,
+    policies: Sequence[str] = (),
+    checkpoint: Which = "latest",
+    settings: ExportSettings | None = None,
+    overwrite: bool = False,
+    on_policy: Callable[[str], None] = lambda policy: None,
+) -> tuple[ExportedFile, ...]:
+    """Write policies of a run as files, all or none: each is compared with its policy first.
+
+    `out` is a file for one policy, else a folder that gets a file for each and `policies.json` with the agents of each.
+    """
+    settings = settings or ExportSettings()
+    found = find_checkpoint(Store().resolve(run), checkpoint)
+    names = tuple(policies) or tuple(found.manifest.policies)
+    for name in names:
+        if name not in found.manifest.policies:
+            raise unknown(f"policy of run '{found.origin}'", name, found.manifest.policies)
+    _check_request(settings)
+    target = Path(out).expanduser()
+    suffix = SUFFIXES[settings.target]
+    if target.suffix == suffix and len(names) > 1:
+        raise InputError(
+            f"Run '{found.origin}' has {len(names)} policies: {', '.join(names)}. Name a folder with --out, or one of "
+            "them with --policy."
+        )
+    _refuse_existing(target, overwrite)
+    with closing(make_env(EnvironmentConfig.model_validate(found.manifest.environment))) as env:
+        spec = env.spec
+    written: list[TracedPolicy] = []
+    for name in names:
+        on_policy(name)
+        written += trace_policy(found, name, spec, settings)
+    _refuse_failures(written, settings)
+    return _keep(found, target, written, settings)
+
+
+def _check_request(settings: ExportSettings) -> None:
+    if settings.target not in SUFFIXES:
+        raise unknown("export target", settings.target, SUFFIXES)
+    if settings.observations < OBSERVATIONS:
+        raise InputError(f"A file is compared on at least {OBSERVATIONS:,} observations.")
+    if not settings.tolerance > 0:
+        raise InputError(f"--tolerance {settings.tolerance:g} is not above 0.")
+    if find_spec("torch") is None:
+        raise MissingExtraError("Exports are traced by torch: pip install 'mosaic-rl[torch]'")
+    if settings.target != "torchscript":
+        check_versions(settings.versions)
+
+
+def _refuse_existing(target: Path, overwrite: bool) -> None:
+    """Refuse to replace files, or remove them: an older file must not be taken for the result of a failed export."""
+    there = [each for each in (target, _report_of(target)) if each.is_file() or each.is_symlink()]
+    if target.is_dir():
+        there = [each for each in sorted(target.iterdir()) if each.suffix in {*SUFFIXES.values(), ".json"}]
+    if there and not overwrite:
+        raise InputError(f"{there[0]} exists. Name another place, or replace it with --overwrite.")
+    for each in there if not target.is_dir() else ():
+        each.unlink()
+
+
+def _refuse_failures(traced: Sequence[TracedPolicy], settings: ExportSettings) -> None:
+    """Raise if one file differs from its policy: nothing is kept then."""
+    failed = [each for each in traced if not each.parity.passed]
+    if not failed:
+        return
+    lines = [
+        f"'{each.policy}': outputs differ by up to {each.parity.max_abs_diff:.3g} (allowed: {settings.tolerance:g}), "
+        f"{each.parity.action_agreement:.2%} of the actions are equal"
+        for each in failed
+    ]
+    raise ExportFailedError(
+        f"{len(failed)} of {len(traced)} files do not do what their policies do, and nothing was written. "
+        + "; ".join(lines)
+        + "."
+    )
+
+
+def _keep(
+    checkpoint: Checkpoint, target: Path, traced: Sequence[TracedPolicy], settings: ExportSettings
+) -> tuple[ExportedFile, ...]:
+    """Write all files under other names, then give them their own."""
+    suffix = SUFFIXES[settings.target]
+    alone = target.suffix == suffix
+    if alone and len(traced) > 1:
+        raise InputError(
+            f"The agents of '{traced[0].policy}' need {len(traced)} files, since their spaces or filters differ: "
+            f"{', '.join(each.agents[0] for each in traced)}. Name a folder with --out."
+        )
+    places = [target] if alone else [target / f"{name}{suffix}" for name in _file_names(traced)]
+    for place in places:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = [temporary_path(place) for place in places]
+    try:
+        for path, each in zip(temporary, traced, strict=True):
+            write_new(path, each.data, 0o644)
+        for path, place, each in zip(temporary, places, traced, strict=True):
+            write_atomic(_report_of(place), _text({"policy": each.policy, **each.parity.to_json()}))
+            path.replace(place)
+    finally:
+        for path in temporary:
+            path.unlink(missing_ok=True)
+    files = tuple(
+        ExportedFile(each.policy, place, each.agents, each.parity) for place, each in zip(places, traced, strict=True)
+    )
+    if not alone:
+        write_atomic(target / MAPPING, _text(_mapping(checkpoint, files, settings)))
+    return files
+
+
+def _file_names(traced: Sequence[TracedPolicy]) -> list[str]:
+    """Return names without folders; a policy of several files adds the first agent of each."""
+    policies = [each.policy for each in traced]
+    names = [each.policy if policies.count(each.policy) == 1 else f"{each.policy}-{each.agents[0]}" for each in traced]
+    plain = ["".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name) for name in names]
+    return (
+        [name.lstrip(".") or "policy" for name in plain]
+        if len(set(plain)) == len(plain)
+        else [f"{number}-{name.lstrip('.')}" for number, name in enumerate(plain)]
+    )
+
+
+def _mapping(checkpoint: Checkpoint, files: Sequence[ExportedFile], settings: ExportSettings) -> dict[str, Any]:
+    return {
+        "format": "mosaic-export-1",
+        "run": checkpoint.origin,
+        "env_steps": checkpoint.env_steps,
+        "environment": checkpoint.manifest.environment,
+        "target": settings.target,
+        "policies": [{**each.to_json(), "path": each.path.name} for each in files],
+        "agents": {agent: each.path.name for each in files for agent in each.agents},
+    }
+
+
+def _report_of(path: Path) -> Path:
+    return path.with_name(f"{path.stem}.parity.json")
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=1, ensure_ascii=False, default=str) + "\n"
