@@ -23,6 +23,8 @@ __all__ = [
     "EnvironmentConfig",
     "Explains",
     "Explanation",
+    "ExportablePolicy",
+    "ExportsPolicies",
     "FormatError",
     "GymnasiumEnv",
     "InitSource",
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
     from mosaic.envs.env import Env, EnvFacts, EnvSpec
     from mosaic.envs.family import EnvEntry, EnvFamily, resolve_name
     from mosaic.envs.wrappers.transform import Transform
+    from mosaic.exports.policy import ExportablePolicy
     from mosaic.learners.agent_roles import read_mapping
     from mosaic.policies.controller import (
         Explains,
@@ -102,6 +105,7 @@ if TYPE_CHECKING:
         ChecksInit,
         ChecksRuns,
         CompletesRuns,
+        ExportsPolicies,
         MakesPolicies,
         PolicyOptions,
         ReadsForeignCheckpoints,
@@ -149,6 +153,7 @@ else:
                 "Remembers",
                 "Sampling",
             ),
+            "mosaic.exports.policy": ("ExportablePolicy",),
             "mosaic.runners.fixed_policies": ("ControllerOthers",),
             "mosaic.runners.screen": ("Screen", "Shot"),
             "mosaic.store.checkpoint_record": ("Checkpoint", "PolicyEntry"),
@@ -160,6 +165,7 @@ else:
                 "ChecksInit",
                 "ChecksRuns",
                 "CompletesRuns",
+                "ExportsPolicies",
                 "MakesPolicies",
                 "PolicyOptions",
                 "ReadsForeignCheckpoints",

@@ -1,4 +1,4 @@
-"""What Godot RL Agents' plug-in can run."""
+"""Restrictions of Godot RL Agents' plug-in on exported policies."""
 
 from __future__ import annotations
 
