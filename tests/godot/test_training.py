@@ -1,0 +1,94 @@
+"""Training of a real game: two policies by the names that it declares, curves, stop, resume, play, and kills."""
+
+import json
+import os
+import signal
+from random import Random
+
+import pytest
+
+from mosaic.runs.processes import marked
+from mosaic.runs.trainer import Trainer
+from mosaic.store.state import State
+from mosaic.telemetry.events.reader import visible
+from tests.godot.conftest import OPTIONS, SETTINGS, engines_of
+from tests.godot.raw_game import ORCHARD, needs_engine
+from tests.in_process import trained_here
+from tests.runs.conftest import trainer as trainer  # the fixture
+from tests.runs.run_cases import LONG, assert_no_gap, eventually
+from tests.ui.conftest import mosaic as mosaic  # the fixture
+
+pytestmark = [needs_engine, pytest.mark.slow]
+GOAL = 5.0  # of the likeliest actions; random play gets about -1.2, and 8 is the most
+QUICK = {"learning_rate": 2e-3, "n_steps": 64, "log_std_init": -0.7, "gamma": 0.95}
+
+
+def asked(worker="native", env_steps=LONG, params=None, **sections):
+    return {
+        "environment": {"env_id": f"godot/{ORCHARD}", "options": OPTIONS, "num_envs": sections.pop("num_envs", 2)},
+        "training": {"worker": worker, "algorithm": "ppo", "total_timesteps": env_steps, "params": params or {}},
+        "seed": 3,
+        **sections,
+    }
+
+
+def engines_of_run(run):
+    """Return the games of a run, whichever of its processes has started them."""
+    processes = {row.pid for row in marked(run.id)}
+    return {game for process in processes for game in engines_of(process)}
+
+
+def iterations(run):
+    return [event for event in visible(run.events()) if event["kind"] == "iteration"]
+
+
+def returns_of(mosaic, policy):
+    words = ("evaluate", f"godot/{ORCHARD}", "--agent", f"*={policy}", "--episodes", "20", "--json", *SETTINGS)
+    answer = mosaic(*words)
+    assert answer.code == 0, answer.err
+    return {agent: row["return_mean"] for agent, row in json.loads(answer.out)["agents"].items()}
+
+
+@pytest.mark.chosen
+def test_the_native_worker_learns_a_policy_for_each_name(mosaic, tmp_path):
+    run = trained_here(tmp_path / "home", asked(env_steps=16_000, num_envs=8, params=QUICK))
+    assert run.state is State.FINISHED, run.reason
+    assert {*iterations(run)[-1]["policies"]} == {"picker", "dog"}
+    curve = [event["episode_reward_mean"] for event in iterations(run) if event["episode_reward_mean"] is not None]
+    assert curve[-1] > curve[0] + 2
+    random, trained = returns_of(mosaic, "random"), returns_of(mosaic, "run:latest")
+    assert max(random.values()) < 0 < GOAL < min(trained.values())
+    answer = mosaic("play", f"godot/{ORCHARD}", "--agent", "picker_0=run:latest", "--agent", "dog_0=random", *SETTINGS)
+    assert answer.code == 0, answer.err
+
+
+@pytest.mark.chosen
+def test_a_killed_game_fails_the_run_with_the_reason_and_a_killed_run_resumes(trainer: Trainer):
+    run = trainer.submit(asked(checkpoint={"every_steps": 512}))
+    assert eventually(lambda: len(iterations(run)) > 2, 120)
+    games = engines_of_run(run)
+    assert len(games) == 2
+    os.kill(Random(1).choice(sorted(games)), signal.SIGKILL)
+    assert run.wait(60) is State.FAILED
+    assert "closed the connection" in run.reason
+    assert "SIGKILL" in run.reason
+    assert not marked(run.id)
+    assert eventually(lambda: not games & engines_of())
+
+    before = iterations(run)[-1]["env_steps"]
+    run.resume()
+    assert eventually(lambda: iterations(run)[-1]["env_steps"] > before, 120)
+    games, attempt = engines_of_run(run), run.record().attempts[-1]
+    assert len(games) == 2
+    for process in (attempt.supervisor, attempt.worker):
+        os.kill(process.pid, signal.SIGKILL)
+    assert eventually(lambda: not games & engines_of())  # they end with the process that started them
+    assert run.wait(60) is State.LOST
+
+    run.resume()
+    before = iterations(run)[-1]["env_steps"]
+    assert eventually(lambda: iterations(run)[-1]["env_steps"] > before, 120)
+    run.stop()
+    assert run.state is State.STOPPED
+    assert_no_gap(run)
+    assert not marked(run.id)
