@@ -122,6 +122,19 @@ def test_what_is_known_is_kept_and_what_is_measured_is_new() -> None:
     }
 
 
+def test_the_speed_is_a_mean_over_sampling_and_learning_and_is_left_out_where_nothing_was_sampled() -> None:
+    case, steps = Case(), [100]
+    case.heartbeat.measure_with(lambda: {"env_steps": steps[0]})
+    case.heartbeat.report({"kind": "iteration", "env_steps": 100, "env_steps_per_s": 50.0})
+    case.clock.now_s += 4.0
+    case.heartbeat.beat()
+    steps[0] = 180
+    for _ in range(3):  # 4 s in which 80 steps are sampled, then 8 s in which the learner learns
+        case.clock.now_s += 4.0
+        case.heartbeat.beat()
+    assert [event.get("env_steps_per_s") for event in case.events] == [50.0, None, 10.0, 80 / 12, 5.0]
+
+
 def test_a_paused_run_and_a_foreign_program_are_not_reported_for() -> None:
     case = Case()
     case.clock.now_s += 60.0

@@ -103,6 +103,7 @@ class Heartbeat:
         self._measure: Callable[[], Mapping[str, object]] = dict
         self._last: dict[str, object] = {"env_steps": env_steps, "episode_reward_mean": None}
         self._reported_s = clock()
+        self._measured_from = (clock(), float(env_steps))  # time and env steps from which the speed is a mean
         self._training = False  # before that, processes are started and code is compiled: there is nothing to report
         self._starting = False  # a stage of the start was reported, and training has not begun
         self._stop_seen_s: float | None = None
@@ -111,7 +112,8 @@ class Heartbeat:
 
     def measure_with(self, measure: Callable[[], Mapping[str, object]]) -> None:
         """Take counters and means from `measure`, called by the thread at any moment, instead of repeating old ones."""
-        self._measure, self._training = measure, True
+        self._measure = measure
+        self._begin_training()
 
     def stage(self, message: str) -> None:
         """Store what the start of training is doing now; raise StoppedAtStartError if a stop is requested."""
@@ -131,6 +133,7 @@ class Heartbeat:
     def report(self, fields: Mapping[str, object]) -> int:
         """Store an iteration event that the worker reports itself."""
         with self._inbox.reporting:
+            self._measured_from = (self._clock(), _env_steps(fields))
             return self._store(fields)
 
     def _store(self, fields: Mapping[str, object]) -> int:
@@ -141,8 +144,12 @@ class Heartbeat:
 
     def iteration(self) -> AbstractContextManager[None]:
         """Measure one iteration, or a part of one after which a stop can end it; training has begun."""
-        self._training = True
+        self._begin_training()
         return self._patience.iteration()
+
+    def _begin_training(self) -> None:
+        if not self._training:
+            self._training, self._measured_from = True, (self._clock(), self._measured_from[1])
 
     @contextmanager
     def beating(self) -> Iterator[None]:
@@ -167,12 +174,16 @@ class Heartbeat:
                 return
             if not self._training:
                 return
-            last, since_s = self._last, self._reported_s
-            kept = {name: value for name, value in last.items() if name != "time_split"}
+            kept = {name: value for name, value in self._last.items() if name not in ("time_split", "env_steps_per_s")}
             fields = {**kept, **self._measure(), "kind": "iteration", "trigger": "clock"}
-            steps = _env_steps(fields) - _env_steps(last)
-            fields["env_steps_per_s"] = steps / max(self._clock() - since_s, 1e-9)
-            self._store(fields)
+            self._store(fields | self._speed(_env_steps(fields)))
+
+    def _speed(self, env_steps: float) -> dict[str, object]:
+        """Return the mean speed since the worker's last own report: sampling and learning. Unknown before a step."""
+        since_s, before = self._measured_from
+        if env_steps <= before:
+            return {}
+        return {"env_steps_per_s": (env_steps - before) / max(self._clock() - since_s, 1e-9)}
 
     def _leave_start(self) -> None:
         """End a start that does not notice a stop, for example in a library that waits for its processes."""
