@@ -27,6 +27,16 @@ def test_options_are_typed():
 
 def test_a_leading_path_needs_no_name():
     assert parse("e:/usr/games/a=b,depth=2", first="path") == Engine(path="/usr/games/a=b", depth=2)
+    assert parse("e:depth=2,path=x", first="path") == Engine(path="x", depth=2)
+
+
+def test_a_leading_path_may_contain_commas():
+    assert parse("e:/runs/lr=0.1,1/a,b", first="path") == Engine(path="/runs/lr=0.1,1/a,b")
+    assert parse("e:saved,1,depth=2,elo=3", first="path") == Engine(path="saved,1", depth=2, elo=3)
+    with pytest.raises(InputError, match=r"there is no option 'dept'\. Did you mean 'depth'"):
+        parse("e:saved,1,dept=2", first="path")
+    with pytest.raises(InputError, match="'x' in 'e:elo=1,x' is not KEY=VALUE"):
+        parse("e:elo=1,x", first="path")
 
 
 @pytest.mark.parametrize(

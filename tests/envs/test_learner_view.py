@@ -150,6 +150,22 @@ def test_learners_without_a_turn_in_many_episodes_are_an_error():
     )
 
 
+class Counting(Zeros):
+    """Counts the episodes in which a learner may get a turn."""
+
+    def begin_again(self, index, seed):
+        self.begun.append("again")
+
+
+def test_an_episode_without_a_turn_of_a_learner_is_begun_again():
+    others = Counting("x")
+    view = LearnerView(OneMove(), ("o",), others)
+    for seed in range(3):
+        view.begin(seed, others_seed=seed)
+        list(view.others_steps())
+    assert others.begun == [(0, 0), "again", "again"]
+
+
 def test_episodes_that_are_left_or_acted_in_do_not_count(monkeypatch):
     monkeypatch.setattr(learner_view, "MOST_IDLE_EPISODES", 2)
     view = LearnerView(Alternating(), ("o",), Zeros("x"))

@@ -1,11 +1,15 @@
 """Mapping functions while training: policies that change from episode to episode, in the native learner."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.learners.agent_roles import read_mapping
-from tests.learners.small_runs import SPREAD, assembled, run_config
+from mosaic.learners.ppo.build import assemble
+from mosaic.learners.ppo.options import PpoOptions
+from tests.learners.small_runs import SPREAD, TICTACTOE, assembled, run_config
 from tests.learners.test_agent_roles import TAG, cast, refusal, spec_of
 
 
@@ -20,6 +24,28 @@ def late(agent, episode):
 
 def sometimes_random(agent, episode):
     return "random" if episode % 2 else "red"
+
+
+def mostly_random(agent, episode):
+    return "red" if episode % 2 else "random"
+
+
+def sometimes_frozen(agent, episode):
+    return "learner" if agent == "player_1" else f"self@-{100 + 100 * (episode % 2)}"
+
+
+def sometimes_human(agent, episode):
+    return "mine" if agent == "player_1" else ("random", "human")[episode == 30]
+
+
+def many_opponents(agent, episode):
+    """Let player_1 learn against `random` and `minimax` in turns."""
+    return "mine" if agent == "player_1" else ("random", "minimax")[episode % 2]
+
+
+def pairs(agent, episode):
+    """Let `even` meet `random`, and `odd` meet `minimax`."""
+    return (("even", "random"), ("odd", "minimax"))[episode % 2][agent == "player_2"]
 
 
 def swapped(agent, episode):
@@ -38,13 +64,22 @@ def test_all_names_are_found_before_the_run():
 
 
 def test_what_cannot_vary_is_refused():
-    said = refusal(SPREAD, agents=own("sometimes_random"))
-    assert "gives agent_0 different policies in different episodes (random, red), and 'random' does not learn." in said
+    for function in ("sometimes_random", "mostly_random"):  # also where a fixed policy plays the first episode
+        said = refusal(SPREAD, agents=own(function))
+        assert "gives agent_0 the policy 'red', which learns, in some episodes, and 'random', which does not" in said
+        assert "--policies self_play --set training.params.opponents='[\"random\"]'" in said
+    said = refusal(TICTACTOE, agents=own("sometimes_frozen"), policy_configuration="self_play")
+    assert "gives player_2 'self@-100' in some episodes only (self@-100, self@-200)" in said
+    assert "A person cannot play player_2" in refusal(TICTACTOE, agents=own("sometimes_human"))
     assert "The agents adversary_0 and agent_0 cannot share the policy" in refusal(TAG, agents=own("swapped"))
     said = refusal(SPREAD, agents=own("in_turns"), policy_configuration="shared_value_function")
     assert said.endswith("train with --policies parameter_sharing or independent, not shared_value_function.")
     with pytest.raises(InputError, match="with this worker an agent keeps its policy while training"):
         read_mapping(run_config(SPREAD, agents=own("in_turns")), spec_of(SPREAD))
+    with pytest.raises(
+        InputError, match=r"gives player_2 different policies in different episodes \(minimax, random\)"
+    ):
+        read_mapping(run_config(TICTACTOE, agents=own("many_opponents")), spec_of(TICTACTOE))
 
 
 def test_a_name_that_comes_later_is_an_error_that_says_so():
@@ -77,12 +112,24 @@ def test_each_episode_is_played_and_learned_by_its_own_policy(options):
 
 
 def test_a_resumed_run_continues_to_count():
-    settings = {"agents": own("in_turns"), "envs": 1, "env_options": {"max_cycles": 5}}
-    with assembled(SPREAD, {"n_steps": 5}, **settings) as made:
-        learner = made.learner
-        learner.before.episodes = 7
-        learner.load_training_state([learner.weights(k) for k in range(3)], learner.training_state())
+    config = run_config(SPREAD, agents=own("in_turns"), envs=1, env_options={"max_cycles": 5})
+    with closing(assemble(config, PpoOptions(n_steps=5, batch_size=5), episodes_before=7).learner) as learner:
         assert learner.plan.names[learner.workers[0].assignment.policy_of[0, 0]] == "odd"
+
+
+def test_fixed_policies_change_with_the_policies_that_learn():
+    assert cast(TICTACTOE, agents=own("many_opponents")).every_played == {"player_2": ("random", "minimax")}
+    with assembled(TICTACTOE, {"n_steps": 7}, agents=own("pairs"), envs=3) as made:
+        learner, met = made.learner, []
+        (worker,) = learner.workers
+        for restarted in (False, True):
+            if restarted:
+                worker.restore_envs({}, 100)
+            for _ in range(4):
+                learner.iterate()
+                learned = [learner.plan.names[policy] for policy in worker.assignment.policy_of[:, 0]]
+                met += zip(learned, (worker.vector._others._by_env[env]["player_2"] for env in range(3)), strict=True)
+    assert set(met) == {("even", "random"), ("odd", "minimax")}
 
 
 def of_nothing():

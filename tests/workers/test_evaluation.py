@@ -4,9 +4,11 @@ import pytest
 
 from mosaic.config.run import RunConfig
 from mosaic.core.seeding import child_seed
+from mosaic.learners.episode_mapping import EpisodeMapping
 from mosaic.policies.registry import load_policy
 from mosaic.runners.local import LocalEnvRunner
-from mosaic.workers.evaluation import LeaguePlayers, evaluate_learners, spread
+from mosaic.testing.worker.evaluations import missing_names
+from mosaic.workers.evaluation import LeaguePlayers, PoliciesByEpisode, evaluate_learners, spread
 from mosaic.workers.loop import is_due
 
 
@@ -111,6 +113,55 @@ def test_every_agent_and_policy_is_named_with_its_rewards():
     assert record["policies"]["prey"]["reward_mean"] == means["agent_0"] != means["adversary_0"]
     learning = [means[agent] for agent in policy_of]
     assert record["episode_reward_mean"] == pytest.approx(sum(learning) / 3)
+
+
+def in_turns(agent, episode):
+    """Let `even` meet `random`, and `odd` meet `minimax`."""
+    return (("even", "random"), ("odd", "minimax"))[episode % 2][agent == "player_2"]
+
+
+def by_episode(made):
+    mapping = f"python:{__name__}:in_turns"
+
+    def make(spec, agent, policy):
+        made.append((agent, policy))
+        return random_player(spec, agent)
+
+    return PoliciesByEpisode(
+        EpisodeMapping(mapping, {"player_1": ("even", "odd")}),
+        EpisodeMapping(mapping, {"player_2": ("random", "minimax")}),
+        make,
+    )
+
+
+def test_policies_are_those_of_each_episode_and_the_record_names_all_that_played(seeds):
+    made = []
+    fixed, names = {"player_2": "random"}, {"player_1": "even"}
+    asked = config("classic/tictactoe_v3", episodes=5)
+    (record,) = evaluate_learners(asked, random_player, fixed, policy_of=names, by_episode=by_episode(made))
+    assert made == [("player_1", "even"), ("player_1", "odd")]
+    assert {name: facts["episodes"] for name, facts in record["policies"].items()} == {
+        "even": 3, "random": 3, "odd": 2, "minimax": 2,
+    }  # fmt: skip
+    assert record["policies"]["odd"]["wins"] == 0 < record["policies"]["minimax"]["wins"]
+    first = record["agents"]["player_1"]
+    assert (first["policy"], first["policies"], first["episodes"]) == ("even, odd", ["even", "odd"], 5)
+    assert first["others"] == {"player_2": "random, minimax"}
+    assert missing_names(record, ("player_1", "player_2"), ("even", "odd")) == []
+    played = {(policies["player_1"], policies["player_2"]) for _, policies in seeds}
+    assert played == {
+        ("even, which learns, for player_1", "random"),
+        ("odd, which learns, for player_1", "minimax"),
+    }
+
+
+def test_an_opponent_of_the_evaluation_replaces_the_fixed_policies_of_all_episodes():
+    asked = config("classic/tictactoe_v3", episodes=4, opponents=["minimax"])
+    fixed, names = {"player_2": "random"}, {"player_1": "even"}
+    (record,) = evaluate_learners(asked, random_player, fixed, policy_of=names, by_episode=by_episode([]))
+    assert {name: facts["episodes"] for name, facts in record["policies"].items()} == {
+        "even": 2, "odd": 2, "minimax": 4,
+    }  # fmt: skip
 
 
 def test_names_come_from_the_mapping_where_the_worker_gives_none():

@@ -13,7 +13,7 @@ from pathlib import Path
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.core.reference import split_reference
+from mosaic.core.reference import split_path, split_reference
 from mosaic.core.user_code import PREFIX, absolute_code
 
 PROJECT_FILE = "mosaic.toml"
@@ -106,7 +106,7 @@ def _references(config: RunConfig) -> Iterator[tuple[str, str]]:
 def _names_program(reference: str, home: Path | None) -> bool:
     name, rest = split_reference(reference)
     if name in _PATHS:
-        return not _is_inside(rest.partition(",")[0], home)
+        return not _is_inside(split_path(rest)[0], home)
     path = reference.partition(",")[0]
     if path.endswith(".safetensors") and name != "run":  # a saved table
         return not _is_inside(path, home)
@@ -201,7 +201,7 @@ def _absolute(value: object) -> object:
 def _absolute_checkpoint(reference: str) -> str:
     """Return `checkpoint:PATH,…` with an absolute path: a worker and its processes run in other folders."""
     name, rest = split_reference(reference)
-    path, comma, options = rest.partition(",")
+    path, options = split_path(rest)
     if not path or path.startswith("path="):
         return reference
-    return f"{name}:{os.path.abspath(os.path.expanduser(path))}{comma}{options}"
+    return f"{name}:{os.path.abspath(os.path.expanduser(path))}{',' if options else ''}{options}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -15,6 +16,9 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+PATH = "path"  # the only leading option whose value may contain commas
+_OPTION = re.compile(r",+(?=[A-Za-z_]\w*=)")
+_NAMED = re.compile(r"[A-Za-z_]\w*=")
 Model = TypeVar("Model", bound=Options)
 KindOptions: TypeAlias = Any  # instance of the subclass of Options that a kind of policy or wrapper declares
 
@@ -25,12 +29,22 @@ def split_reference(reference: str) -> tuple[str, str]:
     return name, rest
 
 
+def split_path(text: str) -> tuple[str, str]:
+    """Split `PATH,key=value,…` → ("PATH", "key=value,…"). A path may contain commas: an option is a word and `=`."""
+    path, *options = _OPTION.split(text, maxsplit=1)
+    return path.rstrip(","), "".join(options)
+
+
 def parse_options(reference: str, text: str, model: type[Model], first: str | None = None) -> Model:
     """Parse `elo=1500,depth=3` into an instance of the model.
 
     `first` is the field of a leading part without `=` (a path).
     """
     values: dict[str, str] = {}
+    if first == PATH and not _NAMED.match(text):
+        leading, text = split_path(text)
+        values |= {PATH: leading} if leading else {}
+        first = None
     for index, part in enumerate(filter(None, text.split(","))):
         key, equals, value = part.partition("=")
         if index == 0 and first is not None and (not equals or "/" in key):

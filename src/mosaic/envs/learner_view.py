@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
@@ -31,6 +31,13 @@ class Others(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class BeginsAgain(Protocol):
+    """Player that counts episodes: one without a turn of a learner is not counted, the next takes its place."""
+
+    def begin_again(self, index: int, seed: int) -> None: ...
+
+
 class LearnerView:
     """One env, stepped for its learners: `others` act for all other agents.
 
@@ -49,12 +56,17 @@ class LearnerView:
 
     def begin(self, seed: int, others_seed: int | None = None) -> Turn:
         """Begin an episode; the others' seed is derived from `seed` if it is not given."""
-        self._idle_episodes = self._idle_episodes + 1 if self._idle and self.turn.over else 0
+        again = self._idle and self.turn.over
+        self._idle_episodes = self._idle_episodes + 1 if again else 0
         if self._idle_episodes == MOST_IDLE_EPISODES:
             raise self._nothing_to_learn(f"{MOST_IDLE_EPISODES} episodes")
         self._idle, self._idle_steps, self._sent = True, 0, None
         if self.others is not None:
-            self.others.begin(self._index, child_seed(seed, "others") if others_seed is None else others_seed)
+            own = child_seed(seed, "others") if others_seed is None else others_seed
+            if again and isinstance(self.others, BeginsAgain):
+                self.others.begin_again(self._index, own)
+            else:
+                self.others.begin(self._index, own)
         self.turn = self.env.reset(seed)
         return self.turn
 

@@ -78,7 +78,15 @@ class AgentRoles:
     played: Mapping[AgentID, PolicyID]  # by controllers that do not learn
     ages: Mapping[AgentID, int]  # of `self@-N`: agents of the plan that a snapshot of this age always plays
     trained_by_batch: str | None = None  # function of (policy, batch) that chooses the policies to train
-    episodes: EpisodeMapping | None = None  # if policies of agents change from episode to episode
+    episodes: EpisodeMapping | None = None  # if policies that learn change from episode to episode
+    played_episodes: EpisodeMapping | None = None  # if policies in `played` do; those are of the first episode
+
+    @property
+    def every_played(self) -> Mapping[AgentID, tuple[PolicyID, ...]]:
+        """All fixed policies of each agent that does not learn."""
+        if self.played_episodes is not None:
+            return self.played_episodes.known
+        return {agent: (policy,) for agent, policy in self.played.items()}
 
     @property
     def unbound(self) -> tuple[AgentID, ...]:
@@ -111,7 +119,7 @@ def read_mapping(
 
     `default_names` replaces the names that networks get where no rule gives one. `honours_batches`: the worker calls a
     function of (policy, batch) with every batch. `honours_episodes`: it changes the policies of agents from episode to
-    episode, as `AgentRoles.episodes` says.
+    episode, as `AgentRoles.episodes` and `AgentRoles.played_episodes` say.
     """
     agents = spec.possible_agents
     if not agents:
@@ -121,20 +129,15 @@ def read_mapping(
     played: dict[AgentID, PolicyID] = {}
     named: dict[AgentID, str] = {}
     ages: dict[AgentID, int] = {}
-    for agent, policy in said.items():
+    for agent, policies in said.items():
+        _check_policies(agent, policies, config, honours_episodes=honours_episodes)
+        policy = policies[0]
         age = snapshot_age(policy)
         if age is not None:
             ages[agent] = age
-        elif split_reference(policy)[0] == "human":
-            raise InputError(
-                f"A person cannot play {agent} while a policy trains: training plays thousands of steps in a second. "
-                "Train without it, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest"
-            )
         elif _is_fixed(policy):
-            parse_policy(policy)  # rejects unknown options
             played[agent] = policy
         else:
-            _check_name(policy, config.policies_to_train)
             named[agent] = policy
     learners = tuple(agent for agent in agents if agent not in played)
     if not learners:
@@ -158,31 +161,44 @@ def read_mapping(
     if _shares_actor(config, paradigm):
         default = group_names(learners, spec)
     plan = _plan(paradigm, learners, named, default)
-    episodes = _read_episodes(config, learners, honours_episodes=honours_episodes)
+    episodes, played_episodes = (_changing(config, said, each) for each in (learners, tuple(played)))
     if episodes is not None:
         plan = _varying_plan(plan, episodes, learners)
     chosen = read_trained(config.policies_to_train, plan.names, honours_batches=honours_batches)
-    return AgentRoles(replace(plan, trained=chosen.trained), learners, played, ages, chosen.by_batch, episodes)
+    plan = replace(plan, trained=chosen.trained)
+    return AgentRoles(plan, learners, played, ages, chosen.by_batch, episodes, played_episodes)
 
 
-def _read_episodes(config: RunConfig, learners: Sequence[AgentID], *, honours_episodes: bool) -> EpisodeMapping | None:
-    """Return the mapping of a function that gives agents different policies in different episodes."""
-    if not isinstance(config.agents, str):
-        return None
-    known = ask_ahead(config.agents, learners)
-    varied = {agent: policies for agent, policies in known.items() if len(policies) > 1}
-    for agent, policies in varied.items():
-        fixed = [policy for policy in policies if _is_fixed(policy) or policy.startswith("self@")]
-        check_varying(config.agents, agent, policies, fixed)
-        for policy in policies:
-            _check_name(policy, config.policies_to_train)
-        if not honours_episodes:
+def _check_policies(agent: AgentID, policies: Sequence[PolicyID], config: RunConfig, *, honours_episodes: bool) -> None:
+    """Raise InputError for policies that an agent cannot have while training."""
+    for policy in policies:
+        if split_reference(policy)[0] == "human":
             raise InputError(
-                f"{config.agents} gives {agent} different policies in different episodes "
-                f"({', '.join(sorted(policies))}); with this worker an agent keeps its policy while training. Train "
-                "with --worker native or rllib."
+                f"A person cannot play {agent} while a policy trains: training plays thousands of steps in a second. "
+                "Train without it, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest"
             )
-    return EpisodeMapping(config.agents, known) if varied else None
+        if _is_fixed(policy):
+            parse_policy(policy)  # rejects unknown options
+        elif snapshot_age(policy) is None:
+            _check_name(policy, config.policies_to_train)
+    if len(policies) == 1:
+        return
+    assert isinstance(config.agents, str), "rules give an agent one policy"
+    check_varying(config.agents, agent, policies, [policy for policy in policies if _is_fixed(policy)])
+    if not honours_episodes:
+        raise InputError(
+            f"{config.agents} gives {agent} different policies in different episodes ({', '.join(sorted(policies))}); "
+            "with this worker an agent keeps its policy while training. Train with --worker native or rllib."
+        )
+
+
+def _changing(
+    config: RunConfig, said: Mapping[AgentID, tuple[PolicyID, ...]], agents: Sequence[AgentID]
+) -> EpisodeMapping | None:
+    """Return the mapping of agents if a function gives one of them different policies in different episodes."""
+    if not isinstance(config.agents, str) or all(len(said[agent]) == 1 for agent in agents):
+        return None
+    return EpisodeMapping(config.agents, {agent: said[agent] for agent in agents})
 
 
 def _varying_plan(plan: TrainingPlan, episodes: EpisodeMapping, learners: Sequence[AgentID]) -> TrainingPlan:
@@ -203,7 +219,7 @@ def _is_fixed(policy: str) -> bool:
 
 def leaves_self_play(config: RunConfig, spec: EnvSpec) -> bool:
     """Return whether at least two agents learn, so that self-play is possible with these rules."""
-    fixed = [policy for policy in _said(config, spec.possible_agents).values() if _is_fixed(policy)]
+    fixed = [policies for policies in _said(config, spec.possible_agents).values() if _is_fixed(policies[0])]
     return len(spec.possible_agents) - len(fixed) >= 2
 
 
@@ -218,15 +234,18 @@ def _check_name(policy: str, trained: tuple[str, ...] | str | None) -> None:
         raise unknown("policy", policy, known, advice)
 
 
-def _said(config: RunConfig, agents: Sequence[AgentID]) -> dict[AgentID, PolicyID]:
-    """Return the policy that the rules give each agent; others learn according to the policy configuration."""
+def _said(config: RunConfig, agents: Sequence[AgentID]) -> dict[AgentID, tuple[PolicyID, ...]]:
+    """Return the policies that the rules give each agent; others learn according to the policy configuration.
+
+    Only a function gives an agent several, in different episodes; the first is that of the first episode.
+    """
     if isinstance(config.agents, str):
-        return {agent: policies[0] for agent, policies in ask_ahead(config.agents, agents).items()}
+        return ask_ahead(config.agents, agents)
     rules = PolicyMapping.of(config.agents)
     everybody = PolicyMapping((*rules.rules, ("*", "")))
     everybody.check(agents)
     seats = {agent: everybody.key_of(agent).policy for agent in agents}
-    return {agent: policy for agent, policy in seats.items() if policy}
+    return {agent: (policy,) for agent, policy in seats.items() if policy}
 
 
 def _plan(

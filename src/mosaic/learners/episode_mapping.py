@@ -11,16 +11,20 @@ from numpy.typing import NDArray
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import AgentID
 from mosaic.policies.mapping import FunctionMapping, parse_mapping
+from mosaic.runners.fixed_policies import EpisodeNumbers
 
 EPISODES_ASKED = 1000  # before a run, to find the names of all policies that the function ever returns
 
 
 class EpisodeMapping:
-    """Function of (agent_id, episode) that gives agents one of several policies; it may be sent to any process."""
+    """Function of (agent_id, episode) that gives agents one of several policies; it may be sent to any process.
+
+    The policies of an agent all learn, or none of them does.
+    """
 
     def __init__(self, reference: str, known: Mapping[AgentID, tuple[str, ...]]) -> None:
         self._reference = reference
-        self.known = dict(known)  # policies of each agent that learns, in the order of its episodes
+        self.known = dict(known)  # policies of each agent, in the order of its episodes
 
     def policy(self, agent: AgentID, episode: int) -> str:
         """Return the policy of an agent; raise if there is no network of that name."""
@@ -28,8 +32,8 @@ class EpisodeMapping:
         if policy not in self.known[agent]:
             raise MosaicError(
                 f"{self._reference}('{agent}', {episode}) returned '{policy}', and in the first {EPISODES_ASKED:,} "
-                f"episodes it returned {', '.join(self.known[agent])}. Networks are made before training: return all "
-                "names in these episodes, or no others later."
+                f"episodes it returned {', '.join(self.known[agent])}. Networks are made and policies are checked "
+                "before training: return all names in these episodes, or no others later."
             )
         return policy
 
@@ -73,31 +77,36 @@ def _ask(function: FunctionMapping, agent: AgentID, episode: int) -> str:
 
 
 def check_varying(reference: str, agent: AgentID, policies: Sequence[str], fixed: Sequence[str]) -> None:
-    """Raise InputError if an agent's policy varies and one of them is fixed."""
-    if fixed:
+    """Raise InputError if an agent learns in some episodes only, or is played by a snapshot in some only."""
+    learned = [policy for policy in policies if policy not in fixed]
+    if snapshots := [policy for policy in policies if policy.startswith("self@")]:
         raise InputError(
-            f"{reference} gives {agent} different policies in different episodes ({', '.join(sorted(policies))}), and "
-            f"'{fixed[0]}' does not learn. While training an agent learns in all episodes, or one fixed policy plays "
-            "it in all: return names of policies that learn, or always the same."
+            f"{reference} gives {agent} '{snapshots[0]}' in some episodes only ({', '.join(sorted(policies))}). A "
+            "snapshot of the learner plays an agent in all episodes or in none. For several opponents in turns, leave "
+            f"--agent out and type: --policies self_play --set training.params.opponents='[\"{snapshots[0]}\"]'"
+        )
+    if fixed and learned:
+        raise InputError(
+            f"{reference} gives {agent} the policy '{learned[0]}', which learns, in some episodes, and '{fixed[0]}', "
+            "which does not, in others. An agent either learns or is a part of the learners' env, in the whole run. "
+            f"Return policies that learn for {agent} in all episodes, or fixed ones in all; which one may change. To "
+            "learn the role of every agent against fixed opponents, type: --worker native --policies self_play "
+            f"--set training.params.opponents='[\"{fixed[0]}\"]'"
         )
 
 
 class EpisodeAssignment:
-    """Policies of the episodes of several envs, which are numbered as they begin: `first`, `first + step`, …."""
+    """Policies of the learners in the episodes of several envs, which are numbered as they begin."""
 
     def __init__(
-        self, mapping: EpisodeMapping, agents: Sequence[AgentID], names: Sequence[str], first: int = 0, step: int = 1
+        self, mapping: EpisodeMapping, agents: Sequence[AgentID], names: Sequence[str], numbers: EpisodeNumbers
     ) -> None:
         self._mapping, self._agents, self._names = mapping, agents, {name: number for number, name in enumerate(names)}
-        self._first, self._next, self._step = first, first, step
+        self._numbers = numbers
 
     def begin(self, policy_of: NDArray[np.int64], envs: Iterable[int]) -> None:
         """Write the policies of new episodes of these envs into [env, agent]."""
         for env in envs:
+            episode = self._numbers.next(env)
             for number, agent in enumerate(self._agents):
-                policy_of[env, number] = self._names[self._mapping.policy(agent, self._next)]
-            self._next += self._step
-
-    def skip(self, episodes: int) -> None:
-        """Continue after the episodes of earlier attempts."""
-        self._next = self._first + episodes
+                policy_of[env, number] = self._names[self._mapping.policy(agent, episode)]

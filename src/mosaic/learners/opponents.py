@@ -133,12 +133,13 @@ def check_players(references: Iterable[PolicyID], spec: EnvSpec) -> None:
             load_policy(reference, spec, () if kind == "checkpoint" else None).close()
 
 
-def check_played(played: Mapping[AgentID, PolicyID], spec: EnvSpec) -> None:
-    """Do the same for policies that play these agents."""
-    check_players(played.values(), spec)
-    for reference in dict.fromkeys(played.values()):
+def check_played(played: Mapping[AgentID, Sequence[PolicyID]], spec: EnvSpec) -> None:
+    """Do the same for all policies that play these agents, in one episode or another."""
+    every = dict.fromkeys(reference for references in played.values() for reference in references)
+    check_players(every, spec)
+    for reference in every:
         if split_reference(reference)[0] == "checkpoint":
-            load_policy(reference, spec, tuple(agent for agent in played if played[agent] == reference)).close()
+            load_policy(reference, spec, tuple(agent for agent in played if reference in played[agent])).close()
 
 
 def enough_envs(opponents: Opponents, selfplay_share: float, agents: int, usual: int) -> int:

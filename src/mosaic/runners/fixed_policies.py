@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID, PolicyID
@@ -15,11 +17,45 @@ from mosaic.envs.spaces import objection
 from mosaic.policies.controller import PolicyController, PolicyError
 from mosaic.policies.registry import load_policy
 
+PolicyOfEpisode: TypeAlias = Callable[[AgentID, int], PolicyID]  # (agent, number of the episode)
+
+
+class EpisodeNumbers(Protocol):
+    """Numbers of the episodes of several envs."""
+
+    def next(self, env: int) -> int: ...  # of the episode that this env begins
+
+
+class EnvEpisodes:
+    """Numbers over all envs of a run: the k-th episode of env i of n is number `first + k * n + i`.
+
+    Two places that count the same episodes agree on their numbers without asking each other. `first` also contains the
+    number of the first env if several vectors share the n envs.
+    """
+
+    def __init__(self, envs: int, first: int = 0) -> None:
+        self._envs, self._first = envs, first
+        self._begun: dict[int, int] = {}  # by env
+
+    def next(self, env: int) -> int:
+        before = self._begun.get(env, 0)
+        self._begun[env] = before + 1
+        return self._first + before * self._envs + env
+
+
+@dataclass(frozen=True, slots=True)
+class ChangingPolicies:
+    """Fixed policies that change from episode to episode."""
+
+    policy: PolicyOfEpisode
+    numbers: EpisodeNumbers
+
 
 class ControllerOthers:
     """Controllers of the fixed policies, separate for every env and created when it first plays.
 
-    `policies` play in every env, `by_env` additionally in the envs with these numbers.
+    `policies` play in every env, `by_env` additionally in the envs with these numbers. With `changing` its policies
+    take the places of `policies` in each episode.
     """
 
     def __init__(
@@ -28,19 +64,26 @@ class ControllerOthers:
         policies: Mapping[AgentID, PolicyID],
         seed: int,
         by_env: Mapping[int, Mapping[AgentID, PolicyID]] | None = None,
+        changing: ChangingPolicies | None = None,
     ) -> None:
-        self.agents = tuple(policies)
+        self.agents, self._changing = tuple(policies), changing
         self._spec, self._policies, self._seed = spec, dict(policies), seed
         self._by_env = {index: self._policies | dict(more) for index, more in (by_env or {}).items()}
         self._objections: Lookup[AgentID, Callable[[Action, Mask | None], str | None]] = Lookup(
             lambda agent: objection(spec.action_spaces[agent])
         )
-        self._controllers: dict[tuple[int, AgentID], PolicyController] = {}
+        self._controllers: dict[tuple[int, AgentID, PolicyID], PolicyController] = {}
 
     def plays(self, index: int) -> Collection[AgentID]:
         return self._policies_of(index).keys()
 
     def begin(self, index: int, seed: int) -> None:
+        if self._changing is not None:
+            number = self._changing.numbers.next(index)
+            self._by_env[index] = {agent: self._changing.policy(agent, number) for agent in self.agents}
+        self.begin_again(index, seed)
+
+    def begin_again(self, index: int, seed: int) -> None:
         for agent in self._policies_of(index):
             self._controller(index, agent).begin((agent,), child_seed(seed, "policy", agent))
 
@@ -64,10 +107,11 @@ class ControllerOthers:
         return self._by_env.get(index, self._policies)
 
     def _controller(self, index: int, agent: AgentID) -> PolicyController:
-        key = (index, agent)
+        policy = self._policies_of(index)[agent]
+        key = (index, agent, policy)
         if key not in self._controllers:
             seed = child_seed(self._seed, "others", index, agent)
-            self._controllers[key] = load_policy(self._policies_of(index)[agent], self._spec, (agent,), seed=seed)
+            self._controllers[key] = load_policy(policy, self._spec, (agent,), seed=seed)
         return self._controllers[key]
 
 
@@ -76,6 +120,7 @@ def make_others(
     policies: Mapping[AgentID, PolicyID],
     seed: int,
     by_env: Mapping[int, Mapping[AgentID, PolicyID]] | None = None,
+    changing: ChangingPolicies | None = None,
 ) -> ControllerOthers:
     """Build the controllers in another process, to which a configuration can be sent and an EnvSpec need not be."""
-    return ControllerOthers(env_spec(environment), policies, seed, by_env)
+    return ControllerOthers(env_spec(environment), policies, seed, by_env, changing)

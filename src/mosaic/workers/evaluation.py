@@ -27,13 +27,16 @@ from mosaic.workers.evaluation_record import (
 
 if TYPE_CHECKING:
     from mosaic.learners.agent_roles import AgentRoles
+    from mosaic.learners.episode_mapping import EpisodeMapping
     from mosaic.learners.league import League, Snapshot
 
 MakeController: TypeAlias = Callable[[EnvSpec, AgentID], PolicyController]
+MakePolicy: TypeAlias = Callable[[EnvSpec, AgentID, PolicyID], PolicyController]
 
 OCCASION = "evaluation"  # label of the frames for viewers
 ASK_EVERY_S = 0.002  # a step of a small env takes microseconds; asking at each would be a twentieth of that
 _LEARNER = "the policy that learns, for {agent}"  # cannot clash with a policy's name
+_POLICY = "{policy}, which learns, for {agent}"
 _SNAPSHOT = "the snapshot {name}, for {agent}"
 _RANDOM = "random"
 
@@ -45,6 +48,25 @@ class LeaguePlayers:
     names: Sequence[PolicyID]  # from old to new
     make: Callable[[EnvSpec, AgentID, PolicyID], PolicyController]  # of the snapshot of this name
     bound: Mapping[AgentID, tuple[PolicyID, PolicyID]] = field(default_factory=dict)  # agent → `self@-N`, its snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class PoliciesByEpisode:
+    """Policies of agents in an evaluation that a mapping function changes from episode to episode.
+
+    Episodes of an evaluation are numbered from 0, like those of the training.
+    """
+
+    learners: EpisodeMapping | None
+    fixed: EpisodeMapping | None
+    make: MakePolicy  # controller of a policy that learns
+
+
+def policies_by_episode(roles: AgentRoles, make: MakePolicy) -> PoliciesByEpisode | None:
+    """Return the policies if a function changes any."""
+    if roles.episodes is None and roles.played_episodes is None:
+        return None
+    return PoliciesByEpisode(roles.episodes, roles.played_episodes, make)
 
 
 def league_players(
@@ -78,12 +100,14 @@ def evaluate_learners(
     *,
     policy_of: Mapping[AgentID, PolicyID] | None = None,
     league: LeaguePlayers | None = None,
+    by_episode: PoliciesByEpisode | None = None,
 ) -> Iterator[JsonObject]:
     """Yield one record per opponent, or one of the learners among themselves.
 
     Opponents are those of `evaluation.opponents`. In self-play without any the learner plays against `league`, or
     against `random` if there is none. `fixed` are the policies of agents that do not learn; if one agent learns,
-    opponents replace them. `policy_of` names the policies of the other agents. `screen` shows the episodes; steps and
+    opponents replace them. `policy_of` names the policies of the other agents. With `by_episode`, fixed policies and
+    those that learn are of each episode. `screen` shows the episodes; steps and
     episodes are counted from 0 for each opponent. `stopped` is called between any two steps; an interrupted evaluation
     is not reported.
     """
@@ -91,13 +115,15 @@ def evaluate_learners(
     with closing(make_env(config.environment)) as env:
         names = _policy_names(config, env.spec) if policy_of is None else policy_of
         line_ups = _LineUps(env.spec, fixed or {}, names, league)
-        seats = _Seats(env, make, league, shown, stopped)
+        make_policy = by_episode.make if by_episode is not None else lambda spec, agent, policy: make(spec, agent)
+        seats = _Seats(env, make_policy, league, shown, stopped)
         seeds = distinct_seeds(config.evaluation.episodes, config.seed, "evaluation")
         for opponent in _opponents(config, env.spec, league):
             played: list[PlayedEpisode] = []
-            for line_up, numbers in line_ups.against(opponent, len(seeds)):
-                numbered = [(number, seeds[number]) for number in numbers]
-                played += seats.play(line_up, numbered)
+            for whole, every in line_ups.against(opponent, len(seeds)):
+                for line_up, numbers in _by_episode(whole, every, by_episode):
+                    numbered = [(number, seeds[number]) for number in numbers]
+                    played += seats.play(line_up, numbered)
             if stopped():
                 return
             yield evaluation_record(played, env.spec.possible_agents, opponent)
@@ -117,6 +143,32 @@ def _policy_names(config: RunConfig, spec: EnvSpec) -> Mapping[AgentID, PolicyID
 
     roles = read_mapping(config, spec)
     return {agent: roles.plan.names[k] for agent, k in zip(roles.learners, roles.plan.policy_of, strict=True)}
+
+
+def _by_episode(
+    line_up: LineUp, numbers: Sequence[int], by_episode: PoliciesByEpisode | None
+) -> Iterator[tuple[LineUp, Sequence[int]]]:
+    """Yield the line-ups of these episodes, each with the numbers of those that it plays."""
+    if by_episode is None:
+        yield line_up, numbers
+        return
+    found: dict[tuple[PolicyID, ...], tuple[LineUp, list[int]]] = {}
+    for number in numbers:
+        here = {agent: _in_episode(agent, one, number, by_episode) for agent, one in line_up.items()}
+        found.setdefault(tuple(one.source for one in here.values()), (here, []))[1].append(number)
+    yield from found.values()
+
+
+def _in_episode(agent: AgentID, one: Participant, number: int, by_episode: PoliciesByEpisode) -> Participant:
+    """Return the policy of an agent; an opponent of the evaluation or a snapshot plays in all of its episodes."""
+    learners, fixed = by_episode.learners, by_episode.fixed
+    if one.learns:
+        policy = one.policy if learners is None else learners.policy(agent, number)
+        return Participant(policy, _POLICY.format(policy=policy, agent=agent), learns=True)
+    if fixed is not None and not one.snapshot and not one.replaces:
+        policy = fixed.policy(agent, number)
+        return Participant(policy, policy)
+    return one
 
 
 class _LineUps:
@@ -145,7 +197,7 @@ class _LineUps:
             yield everybody, numbers
         elif self._bound or len(self._learners) == 1:
             replaced = self._bound or self._fixed
-            yield everybody | dict.fromkeys(replaced, Participant(opponent, opponent)), numbers
+            yield everybody | dict.fromkeys(replaced, _opponent(opponent)), numbers
         else:
             for place, learner in enumerate(self._learners):  # each role in turn: moving first is an advantage
                 others = [agent for agent in self._learners if agent != learner]
@@ -156,10 +208,14 @@ class _LineUps:
     def _rivals(self, opponent: PolicyID, agents: Sequence[AgentID], most: int) -> Iterator[LineUp]:
         """Yield the policies of the other agents: one opponent, or at most `most` snapshots of all ages."""
         if opponent != LEAGUE:
-            yield dict.fromkeys(agents, Participant(opponent, opponent))
+            yield dict.fromkeys(agents, _opponent(opponent))
             return
         for name in spread(self._names, most):
             yield {agent: _snapshot(agent, name) for agent in agents}
+
+
+def _opponent(policy: PolicyID) -> Participant:
+    return Participant(policy, policy, replaces=True)
 
 
 def _snapshot(agent: AgentID, name: PolicyID, policy: PolicyID = LEAGUE) -> Participant:
@@ -180,7 +236,7 @@ class _Seats:
     def __init__(
         self,
         env: Env,
-        make: MakeController,
+        make: MakePolicy,
         league: LeaguePlayers | None,
         screen: Screen | None,
         stopped: Callable[[], object],
@@ -205,7 +261,7 @@ class _Seats:
         if one.source in self._controllers:
             return
         if one.learns:
-            self._controllers[one.source] = self._make(self._env.spec, agent)
+            self._controllers[one.source] = self._make(self._env.spec, agent, one.policy)
         elif one.snapshot and self._league is not None:
             self._controllers[one.source] = self._league.make(self._env.spec, agent, one.snapshot)
 

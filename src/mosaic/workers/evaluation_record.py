@@ -22,6 +22,7 @@ class Participant:
     source: PolicyID  # its name for the runner
     learns: bool = False
     snapshot: PolicyID = ""  # which one, if it is a snapshot of the learner
+    replaces: bool = False  # an opponent of this evaluation, in place of the policy of the training
 
 
 LineUp: TypeAlias = Mapping[AgentID, Participant]
@@ -68,11 +69,16 @@ def _chosen(summary: JsonObject, *names: str) -> JsonObject:
 
 
 def _agent(agent: AgentID, played: Sequence[PlayedEpisode]) -> JsonObject:
-    """Describe an agent in the episodes in which a learner plays it, or in all where none does."""
+    """Describe an agent in the episodes in which a learner plays it, or in all where none does.
+
+    Several policies of an agent, in different episodes, are named together, and its own also in `policies`.
+    """
     own = [each for each in played if each.line_up[agent].learns] or list(played)
-    line_up = own[0].line_up
-    others = {other: one.policy for other, one in line_up.items() if other != agent}
-    return {"policy": line_up[agent].policy, "others": others, **_summary([(each, agent) for each in own])}
+    names = {other: list(dict.fromkeys(each.line_up[other].policy for each in own)) for other in own[0].line_up}
+    others = {other: ", ".join(policies) for other, policies in names.items() if other != agent}
+    several = {"policies": names[agent]} if len(names[agent]) > 1 else {}
+    summary = _summary([(each, agent) for each in own])
+    return {"policy": ", ".join(names[agent]), **several, "others": others, **summary}
 
 
 def _policies(played: Sequence[PlayedEpisode]) -> JsonObject:

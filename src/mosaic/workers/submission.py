@@ -123,7 +123,7 @@ def check_in_env(worker: Worker, config: RunConfig, spec: EnvSpec) -> None:
     from mosaic.learners.opponents import check_played, check_players
 
     if worker.info.agent_mapping and not isinstance(worker, ChecksRuns):
-        check_played(read_mapping(config, spec).played, spec)
+        check_played(read_mapping(config, spec).every_played, spec)
     opponents = config.evaluation.opponents
     if opponents and len(spec.possible_agents) == 1:
         raise InputError(f"evaluation.opponents: {spec.env_id} has one agent, and no opponent. Leave it out.")

@@ -71,6 +71,10 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
         "training.init: checkpoint:/home/me/mosaic/runs/../../x",
         {"training": {"init": "checkpoint:/home/me/mosaic/runs/../../x"}},
     ),
+    "checkpoint by dots after a comma": (
+        "training.init: checkpoint:/home/me/mosaic/runs/one,/../../../x",
+        {"training": {"init": "checkpoint:/home/me/mosaic/runs/one,/../../../x"}},
+    ),
     "checkpoint at home": ("agents.*: checkpoint:~/x,trust=1", {"agents": {"*": "checkpoint:~/x,trust=1"}}),
     "table outside": (
         "agents.*: /tmp/t.safetensors,temperature=2",

@@ -40,8 +40,10 @@ def play(reference):
 
 def test_it_plays_in_its_run_and_copied_elsewhere(saved, home, tmp_path):
     shutil.copytree(saved, tmp_path / "copy")
+    shutil.copytree(saved, tmp_path / "lr=0.1, 2nd, copy")
     steps = play(f"run:{saved.parents[1].name}")
     assert play(f"checkpoint:{saved}") == play(f"checkpoint:{tmp_path / 'copy'}") == steps
+    assert play(f"checkpoint:{tmp_path / 'lr=0.1, 2nd, copy'},policy=learner") == steps
     assert play(f"checkpoint:{saved},policy=learner") == steps
 
 

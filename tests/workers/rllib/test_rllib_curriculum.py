@@ -6,13 +6,17 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mosaic.core.errors import InputError
 from mosaic.runs.processes import marked
 from mosaic.runs.trainer import Trainer
 from mosaic.store.state import State
+from mosaic.testing import Duel
 from mosaic.workers.rllib.reporting.episodes import NOTHING_SAMPLED
 from mosaic.workers.rllib.reporting.metrics import RllibProgress, sampled_fields
+from tests.in_process import trained_here
 from tests.workers.rllib.rllib_setups import make_setup
 
 DUEL = "python/mosaic.testing.duel:Duel"
@@ -40,6 +44,50 @@ def test_rewards_of_earlier_stages_are_forgotten_also_those_in_transit():
     assert sampled_fields(progress, late, ["shared"])["episode_reward_mean"] == 2.0
     again = RllibProgress.from_json(progress.to_json())
     assert (again.stage, again.recent) == (2, deque([record(2, 1.0)]))
+
+
+class Gate(Duel):
+    """Duel in which a closed gate forbids the last action."""
+
+    def __init__(self, closed=False):
+        super().__init__()
+        self._closed = closed
+
+    def reset(self, seed=None):
+        return self._masked(super().reset(seed))
+
+    def step(self, actions):
+        return self._masked(super().step(actions))
+
+    def _masked(self, turn):
+        masks = {agent: np.array([1, 1, 0], np.int8) for agent in turn.observations} if self._closed else {}
+        return turn._replace(action_masks=masks)
+
+
+@pytest.mark.parametrize("stages", [(False, True), (True, False)])
+def test_masks_in_some_stages_only_are_refused_before_the_run(tmp_path, stages):
+    curriculum = [{"options": {"closed": closed}} for closed in stages]
+    curriculum[0]["until_steps"] = 100
+    config = {
+        "environment": {"env_id": f"python:{__name__}:Gate", "curriculum": curriculum},
+        "training": {"worker": "rllib", "algorithm": "ppo"},
+    }
+    first = stages.index(True) + 1
+    text = rf"environment.curriculum: stage {first} has illegal actions .* and stage {3 - first} has none"
+    with pytest.raises(InputError, match=text):
+        Trainer(tmp_path).submit(config, start=False)
+    curriculum[1]["options"] = curriculum[0]["options"]
+    Trainer(tmp_path).submit(config, start=False)
+
+
+def test_native_trains_with_masks_in_some_stages_only(tmp_path):
+    curriculum = [{"options": {"closed": False}, "until_steps": 300}, {"options": {"closed": True}}]
+    environment = {"env_id": f"python:{__name__}:Gate", "curriculum": curriculum, "num_envs": 2}
+    params = {"hidden": [8], "n_steps": 50, "batch_size": 50}
+    training = {"worker": "native", "algorithm": "ppo", "total_timesteps": 1000, "params": params}
+    run = trained_here(tmp_path, {"environment": environment, "training": training})
+    closed = [event for event in run.events() if event["kind"] == "iteration" and event["curriculum_stage"] == 2]
+    assert closed[-1]["episode_reward_mean"] <= 44.0, "both play at most 1 in each of four steps, of which 11 is paid"
 
 
 @pytest.mark.parametrize("env", [DUEL, "mpe/simple_spread_v3"])

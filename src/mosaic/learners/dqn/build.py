@@ -18,11 +18,12 @@ from mosaic.learners.resources import meet_resources
 from mosaic.models.architecture import Architecture
 from mosaic.models.dense import set_product_threads
 from mosaic.models.packed_rows import row_packing
+from mosaic.runners.fixed_policies import EnvEpisodes
 
 
 @sharing_envs()
-def assemble_dqn(config: RunConfig, options: DqnOptions) -> Assembled:
-    """Make the envs and the policy; the caller closes the learner."""
+def assemble_dqn(config: RunConfig, options: DqnOptions, episodes_before: int = 0) -> Assembled:
+    """Make the envs and the policy; the caller closes the learner. `episodes_before` is of earlier attempts."""
     set_product_threads(1)  # batches are small: more threads would spin
     spec = env_spec(config.environment)
     roles = read_agent_roles(config, spec)
@@ -31,7 +32,7 @@ def assemble_dqn(config: RunConfig, options: DqnOptions) -> Assembled:
     code = row_code(spec.observation_spaces[roles.learners[0]])
     packing = row_packing([code])
     envs = config.environment.num_envs or ENVS
-    vector, world = _vector(config, roles, options, envs)
+    vector, world = _vector(config, roles, options, envs, EnvEpisodes(envs, episodes_before))
     try:
         architecture = q_architecture(vector.shape, options, code.parts if packing else ())
         if not architecture.plain:
@@ -56,10 +57,12 @@ def _set_torch_threads(threads: int) -> None:
     torch.set_num_threads(threads)
 
 
-def _vector(config: RunConfig, roles: AgentRoles, options: DqnOptions, envs: int) -> tuple[VectorEnv, str]:
+def _vector(
+    config: RunConfig, roles: AgentRoles, options: DqnOptions, envs: int, numbers: EnvEpisodes
+) -> tuple[VectorEnv, str]:
     if not roles.played:
         compiled = make_compiled_vector(config.environment, envs)
         if compiled is not None:
             return compiled, "compiled twin"
     where = f"Python envs in {options.env_processes} processes" if options.env_processes else "Python envs"
-    return make_python_vector(config, roles, envs, options.env_processes), where
+    return make_python_vector(config, roles, envs, options.env_processes, numbers=numbers), where

@@ -210,7 +210,7 @@ class PpoLearner:
         if self.self_play is not None:
             self.self_play.load_arrays(state)
         for number, worker in enumerate(self.workers):
-            worker.restore_envs(_below(f"{WORKER_PREFIX}{number}.", state), self.env_steps, self.before.episodes)
+            worker.restore_envs(_below(f"{WORKER_PREFIX}{number}.", state), self.env_steps)
             self.before.agent_steps -= int(worker.tally.decisions[0])  # the restored tally already counts these
             self.before.episodes -= int(worker.tally.finished[-1])
 

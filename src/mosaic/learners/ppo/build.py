@@ -36,7 +36,7 @@ from mosaic.models.dense import set_product_threads
 from mosaic.models.engine import LearnSettings
 from mosaic.models.layout import initial_weights
 from mosaic.models.packed_rows import RowPacking, row_packing
-from mosaic.runners.fixed_policies import ControllerOthers, make_others
+from mosaic.runners.fixed_policies import ChangingPolicies, ControllerOthers, EnvEpisodes, make_others
 
 OwnOptions: TypeAlias = Callable[[PpoOptions, TrainingPlan], Mapping[PolicyID, PpoOptions]]
 
@@ -48,12 +48,19 @@ def make_python_vector(
     processes: int,
     number: int = 0,
     by_env: Mapping[int, Mapping[AgentID, PolicyID]] | None = None,
+    numbers: EnvEpisodes | None = None,
 ) -> VectorEnv:
-    """Make a vector env; `number` distinguishes several in one run, `by_env` gives guest policies in single envs."""
+    """Make a vector env; `number` distinguishes several in one run, `by_env` gives guest policies in single envs.
+
+    `numbers` are those of its episodes, which fixed policies that change depend on.
+    """
     others_here: Callable[[], ControllerOthers] | None = None
     if roles.played or by_env:
         seed = child_seed(config.seed, "others", number)
-        others_here = partial(make_others, config.environment, dict(roles.played), seed, by_env)
+        changing: ChangingPolicies | None = None
+        if roles.played_episodes is not None:
+            changing = ChangingPolicies(roles.played_episodes.policy, numbers or EnvEpisodes(envs))
+        others_here = partial(make_others, config.environment, dict(roles.played), seed, by_env, changing)
     if processes:
         from mosaic.envs.vector.multi_process import ProcessVector
 
@@ -64,10 +71,12 @@ def make_python_vector(
 
 
 @sharing_envs()
-def assemble(config: RunConfig, options: PpoOptions, read_own: OwnOptions | None = None) -> Assembled:
+def assemble(
+    config: RunConfig, options: PpoOptions, read_own: OwnOptions | None = None, episodes_before: int = 0
+) -> Assembled:
     """Make envs and policies; the caller closes the learner.
 
-    `read_own` returns the options of policies that have others than the run.
+    `read_own` returns the options of policies that have others than the run. `episodes_before` is of earlier attempts.
     """
     set_product_threads(1)  # minibatches are small: more threads would spin
     spec = env_spec(config.environment)
@@ -87,7 +96,8 @@ def assemble(config: RunConfig, options: PpoOptions, read_own: OwnOptions | None
     architectures: tuple[Architecture, ...] = ()
     for number in range(threads):
         share = envs * (number + 1) // threads - envs * number // threads
-        vector = _vector(config, roles, options, share, compiled, number, played)
+        numbers = partial(EnvEpisodes, envs, episodes_before + envs * number // threads)
+        vector = _vector(config, roles, options, share, compiled, number, played, numbers())
         architectures = _architectures(roles, each, vector.shape, rows)
         settings = RolloutSettings(
             steps,
@@ -97,7 +107,7 @@ def assemble(config: RunConfig, options: PpoOptions, read_own: OwnOptions | None
             guests=guests,
             bound=opponents.bound,
             normalize_observations=options.normalize_observations,
-            episodes=_episodes(roles, number, threads),
+            episodes=_episodes(roles, numbers()),
         )
         plain = engine == "fused" and len(set(architectures)) == 1 and roles.episodes is None
         if plain and isinstance(vector, CompiledVector):
@@ -108,7 +118,7 @@ def assemble(config: RunConfig, options: PpoOptions, read_own: OwnOptions | None
             workers.append(_python_rollouts(vector, plan, architectures, make_engine, each, settings, packing))
     learner = PpoLearner(workers, plan, options, config.seed, config.training.total_timesteps, opponents, each)
     world = "compiled twin" if compiled else "Python envs"
-    if roles.episodes is not None:
+    if roles.episodes is not None or roles.played_episodes is not None:
         world += ", stepped from Python: policies change from episode to episode"
     if opponents.foreign:
         world += f", {len(guests)} of them against {', '.join(opponents.foreign)}"
@@ -118,10 +128,10 @@ def assemble(config: RunConfig, options: PpoOptions, read_own: OwnOptions | None
     return Assembled(learner, roles, spec, architectures, engine, said, networks)
 
 
-def _episodes(roles: AgentRoles, number: int, threads: int) -> EpisodeAssignment | None:
+def _episodes(roles: AgentRoles, numbers: EnvEpisodes) -> EpisodeAssignment | None:
     if roles.episodes is None:
         return None
-    return EpisodeAssignment(roles.episodes, roles.learners, roles.plan.names, number, threads)
+    return EpisodeAssignment(roles.episodes, roles.learners, roles.plan.names, numbers)
 
 
 def _vector(
@@ -132,12 +142,13 @@ def _vector(
     compiled: bool,
     number: int,
     by_env: Mapping[int, Mapping[AgentID, PolicyID]],
+    numbers: EnvEpisodes,
 ) -> VectorEnv:
     if compiled:
         vector = make_compiled_vector(config.environment, envs)
         assert vector is not None
         return vector
-    return make_python_vector(config, roles, envs, options.env_processes, number, by_env)
+    return make_python_vector(config, roles, envs, options.env_processes, number, by_env, numbers)
 
 
 def _architectures(

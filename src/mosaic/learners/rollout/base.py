@@ -149,6 +149,4 @@ class RolloutWorker(Protocol):
 
     def env_state(self) -> StateArrays: ...  # of envs and random streams; empty if envs cannot be restored
 
-    def restore_envs(  # or begin new episodes if the state is empty
-        self, state: StateArrays, env_steps: int, episodes: int
-    ) -> None: ...
+    def restore_envs(self, state: StateArrays, env_steps: int) -> None: ...  # empty state: begin new episodes

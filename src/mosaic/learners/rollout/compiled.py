@@ -176,7 +176,7 @@ class CompiledRollouts:
     def env_state(self) -> StateArrays:
         return {name: array.copy() for name, array in self._state().items()}
 
-    def restore_envs(self, state: StateArrays, env_steps: int, episodes: int) -> None:
+    def restore_envs(self, state: StateArrays, env_steps: int) -> None:
         """Continue the episodes of a state; without one, those that have just begun."""
         if not state:
             return

@@ -231,9 +231,8 @@ class PythonRollouts:
         """Return nothing: Python envs cannot be restored."""
         return {}
 
-    def restore_envs(self, state: StateArrays, env_steps: int, episodes: int) -> None:
+    def restore_envs(self, state: StateArrays, env_steps: int) -> None:
         """Begin new episodes."""
         if self._episodes is not None:
-            self._episodes.skip(episodes)
             self._episodes.begin(self.assignment.policy_of, range(self.vector.shape.envs))
         self.vector.reset(child_seed(self._seed, "envs", env_steps))

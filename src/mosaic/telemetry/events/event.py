@@ -53,7 +53,8 @@ class EvaluationMetrics(TypedDict, total=False):
     draws: int
     losses: int
     win_rate: float
-    policy: str  # of an agent: the policy that played it, in the episodes that are counted
+    policy: str  # of an agent: the policy that played it, in the episodes that are counted; several: with commas
+    policies: list[str]  # of an agent that different policies played in different episodes
     others: dict[str, str]  # of an agent: the policy of each other agent in these episodes
     snapshot: str  # of a snapshot: its name
 

@@ -31,6 +31,8 @@ def missing_names(event: MetricEvent, agents: Iterable[AgentID], learned: Iterab
     seen, policies = event.get("agents") or {}, event.get("policies") or {}
     missing = [f"agent {agent}" for agent in agents if agent not in seen]
     missing += [f"policy {name}" for name in learned if name not in policies]
-    missing += [f"policy of {agent}" for agent, facts in seen.items() if facts.get("policy") not in policies]
+    for agent, facts in seen.items():
+        names: list[str | None] = [*facts.get("policies", ())] or [facts.get("policy")]
+        missing += [f"policy of {agent}" for name in names if name not in policies]
     missing += [f"other agents of {agent}" for agent, facts in seen.items() if not facts.get("others")]
     return missing + [f"mean reward of {name}" for name, facts in policies.items() if "reward_mean" not in facts]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.core.ids import AgentID
+from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.base import WORKER_PREFIX, Assembled, Counters, Viewable
@@ -25,7 +25,7 @@ from mosaic.store.checkpoints import Checkpoint, PolicyEntry
 from mosaic.telemetry.events.event import TimeSplit
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
-from mosaic.workers.evaluation import evaluate_learners, league_players
+from mosaic.workers.evaluation import evaluate_learners, league_players, policies_by_episode
 from mosaic.workers.loop import Progress
 from mosaic.workers.native.checkpoint import (
     FACTS,
@@ -47,9 +47,12 @@ class NativeTraining:
     """`Trainable` over a native learner; it starts from the context's checkpoint or `training.init`, if any."""
 
     def __init__(
-        self, context: WorkerContext, assembled: Assembled, camera: Camera, assemble: Callable[[], Assembled]
+        self, context: WorkerContext, assembled: Assembled, camera: Camera, assemble: Callable[[int], Assembled]
     ) -> None:
-        """`assemble` makes the learner again, for the next stage of a curriculum. The learner is closed with this."""
+        """`assemble` makes the learner again, for the next stage of a curriculum, after so many episodes.
+
+        The learner is closed with this.
+        """
         self._context, self._assembled, self._camera, self._assemble = context, assembled, camera, assemble
         self._learner = assembled.learner
         self._learner.watch(self._between_steps)
@@ -71,7 +74,7 @@ class NativeTraining:
         weights = [old.weights(policy).copy() for policy in range(len(old.plan.names))]
         self._camera.close()  # it may be drawing the envs that are closed next
         old.close()
-        assembled = self._assemble()
+        assembled = self._assemble(progress.episodes)
         learner = assembled.learner
         learner.before = Counters(progress.env_steps, progress.agent_steps, progress.episodes)
         learner.load_training_state(weights, {k: v for k, v in state.items() if not k.startswith(WORKER_PREFIX)})
@@ -178,8 +181,11 @@ class NativeTraining:
                 request = PolicyRequest("the policy that learns", spec, (agent,), sampling=sampling)
                 return make_controller(folder, policy_file(number), request)
 
+            def make_policy(spec: EnvSpec, agent: AgentID, policy: PolicyID) -> PolicyController:
+                return load(spec, agent, folder, learner.plan.names.index(policy))
+
             def make(spec: EnvSpec, agent: AgentID) -> PolicyController:
-                return load(spec, agent, folder, learner.plan.names.index(policy_of[agent]))
+                return make_policy(spec, agent, policy_of[agent])
 
             def make_snapshot(spec: EnvSpec, agent: AgentID, snapshot: Snapshot) -> PolicyController:
                 own = folder / str(snapshot.env_steps)
@@ -195,6 +201,7 @@ class NativeTraining:
                 context.inbox.stop_asked,
                 policy_of=policy_of,
                 league=league_players(learner.league, roles, learner.env_steps, make_snapshot),
+                by_episode=policies_by_episode(roles, make_policy),
             )
 
     def _save_policies(self, folder: Path) -> None:
@@ -205,11 +212,15 @@ class NativeTraining:
 def _load(checkpoint: Checkpoint, assembled: Assembled) -> int:
     """Load a checkpoint into a new learner, whose envs begin new episodes. Return the iterations before it."""
     learner = assembled.learner
-    counters = json.loads((checkpoint.path / COUNTERS).read_text())
     weights = [load_weights(checkpoint.path / weights_file(checkpoint, name)).flat for name in learner.plan.names]
-    learner.before = Counters(*(int(counters[name]) for name in ("env_steps", "agent_steps", "episodes")))
+    learner.before = load_counters(checkpoint)
     learner.load_training_state(weights, load_training(checkpoint.path / TRAINING))
-    return int(counters["iteration"])
+    return int(json.loads((checkpoint.path / COUNTERS).read_text())["iteration"])
+
+
+def load_counters(checkpoint: Checkpoint) -> Counters:
+    stored = json.loads((checkpoint.path / COUNTERS).read_text())
+    return Counters(*(int(stored[name]) for name in ("env_steps", "agent_steps", "episodes")))
 
 
 class NativeScene:

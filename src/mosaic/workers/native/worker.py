@@ -126,7 +126,7 @@ class NativeWorker:
         from mosaic.learners.resources import meet_resources
 
         roles = read_agent_roles(config, spec)
-        check_played(roles.played, spec)
+        check_played(roles.every_played, spec)
         if isinstance(options, PpoOptions | DqnOptions):
             options = meet_resources(options, config, roles, spec)
         own = tuple(read_policy_options(self, config, options, roles.plan).values())
@@ -157,12 +157,13 @@ class NativeWorker:
         return settle_dqn(config, meet_resources(options, config, roles, spec), roles, spec)
 
     def run(self, context: WorkerContext) -> None:
-        from mosaic.workers.native.training import NativeScene, NativeTraining
+        from mosaic.workers.native.training import NativeScene, NativeTraining, load_counters
 
         options = context.options
         assert isinstance(options, Reporting)
         config = context.config = with_limit(context.config)  # one stored by an older version may have none
-        assembled = _assemble(context)
+        resumed = context.resume_from
+        assembled = _assemble(context, 0 if resumed is None else load_counters(resumed).episodes)
         context.describe_env(assembled.spec)
         message = f"{config.training.algorithm}: {assembled.said}"
         print(message, flush=True)
@@ -185,7 +186,7 @@ class NativeWorker:
         return make_exportable(checkpoint.path, weights_file(checkpoint, policy), request)
 
 
-def _assemble(context: WorkerContext) -> Assembled:
+def _assemble(context: WorkerContext, episodes_before: int = 0) -> Assembled:
     """Make the learner in the env of the run, or of its current stage, whose random streams are its own."""
     config, options = context.config, context.options
     if context.curriculum is not None and context.curriculum.stage:
@@ -193,11 +194,11 @@ def _assemble(context: WorkerContext) -> Assembled:
     if isinstance(options, DqnOptions):
         from mosaic.learners.dqn.build import assemble_dqn
 
-        return assemble_dqn(config, options)
+        return assemble_dqn(config, options, episodes_before)
     from mosaic.learners.ppo.build import assemble
 
     assert isinstance(options, PpoOptions)
-    return assemble(config, options, partial(read_policy_options, worker, config))
+    return assemble(config, options, partial(read_policy_options, worker, config), episodes_before)
 
 
 def _all_ppo(options: Iterable[BaseModel]) -> tuple[PpoOptions, ...]:

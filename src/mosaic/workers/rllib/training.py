@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
-from mosaic.core.ids import AgentID
+from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.agent_roles import read_agent_roles
@@ -24,7 +24,7 @@ from mosaic.store.archives.trust import require_trust_to_resume
 from mosaic.store.checkpoints import PolicyEntry
 from mosaic.telemetry.frames.sources import EVALUATION, announce_source, remove_rings, withdraw_source
 from mosaic.workers.context import WorkerContext
-from mosaic.workers.evaluation import evaluate_learners, league_players
+from mosaic.workers.evaluation import evaluate_learners, league_players, policies_by_episode
 from mosaic.workers.loop import Progress
 from mosaic.workers.loop import train as train_loop
 from mosaic.workers.policy_settings import read_policy_options
@@ -45,7 +45,6 @@ from mosaic.workers.rllib.config.resources import (
     this_machine,
 )
 from mosaic.workers.rllib.config.setup import RllibSetup
-from mosaic.workers.rllib.episode_modules import EpisodeModules
 from mosaic.workers.rllib.reporting.episodes import NOTHING_SAMPLED, alerts_of, records_of
 from mosaic.workers.rllib.reporting.log_filter import compiled_remarks_dropped, keep_quiet
 from mosaic.workers.rllib.reporting.metrics import Interval, RllibProgress, fields, sampled_fields
@@ -100,8 +99,9 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> RllibSetup:
     with closing(make_env(config.environment)) as env:
         spec, masked = env.spec, bool(env.reset(0).action_masks)
     roles = read_agent_roles(config, spec, honours_batches=True)
-    for agent, reference in roles.played.items():  # otherwise env runners would be started and restarted to find out
-        load_policy(reference, spec, (agent,)).close()
+    for agent, references in roles.every_played.items():
+        for reference in references:  # otherwise env runners would be started and restarted to find out
+            load_policy(reference, spec, (agent,)).close()
     apart = config.training.algorithm in ASYNCHRONOUS
     asked = asked_for(config.resources, options, apart=apart)
     placement = place(asked, _join(config, asked, start_ray))
@@ -121,6 +121,7 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> RllibSetup:
         attempt=context.attempt,
         curriculum=context.curriculum,
         own=own,
+        episodes_before=0 if context.resume_from is None else load_progress(context.resume_from.path).episodes,
     )
 
 
@@ -159,14 +160,6 @@ def _join(config: RunConfig, asked: Asked, start_ray: StartRay) -> AvailableReso
     return AvailableResources(cpus, gpus, f"the Ray cluster at {address}", nodes)
 
 
-def _episode_modules(setup: RllibSetup, context: WorkerContext) -> EpisodeModules | None:
-    """Return the mapping of policies that change from episode to episode; a resumed run continues to count."""
-    if setup.roles.episodes is None:
-        return None
-    before = 0 if context.resume_from is None else load_progress(context.resume_from.path).episodes
-    return EpisodeModules(setup.roles.episodes, before)
-
-
 @contextmanager
 def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
     import torch
@@ -182,7 +175,7 @@ def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
     keep_quiet()
     torch.set_num_threads(1)  # small products on several threads spin more than they compute
     self_play = LeagueManager(setup) if setup.roles.plan.self_play else None
-    config = configure(setup, self_play.mapping() if self_play else _episode_modules(setup, context))
+    config = configure(setup, self_play.mapping() if self_play else None)
     try:
         config.validate()
     except ValueError as error:
@@ -340,27 +333,30 @@ def _evaluate(context: WorkerContext, training: Training) -> Iterator[Mapping[st
         folder = Path(name)
         export_policies(folder, setup, training.algo)
 
-        def load(spec: EnvSpec, agent: AgentID, folder: Path) -> PolicyController:
+        def load(spec: EnvSpec, agent: AgentID, folder: Path, policy: PolicyID) -> PolicyController:
             sampling = default_sampling(spec, stochastic=_is_stochastic(setup))
             request = PolicyRequest("the policy that learns", spec, (agent,), sampling=sampling)
-            return load_exported(folder, setup.policy_of[agent], request)
+            return load_exported(folder, policy, request)
 
         def make_snapshot(spec: EnvSpec, agent: AgentID, snapshot: Snapshot) -> PolicyController:
             assert self_play is not None
             own = folder / str(snapshot.env_steps)
             export_snapshot(own, setup, training.algo, self_play.weights_of(snapshot))
-            return load(spec, agent, own)
+            return load(spec, agent, own, setup.policy_of[agent])
 
         now = training.progress.env_steps
         with _evaluation_screen(context) as screen:
             yield from evaluate_learners(
                 context.config,
-                lambda spec, agent: load(spec, agent, folder),
+                lambda spec, agent: load(spec, agent, folder, setup.policy_of[agent]),
                 setup.roles.played,
                 screen,
                 context.inbox.stop_asked,
                 policy_of=setup.policy_of,
                 league=league_players(self_play.league if self_play else None, setup.roles, now, make_snapshot),
+                by_episode=policies_by_episode(
+                    setup.roles, lambda spec, agent, policy: load(spec, agent, folder, policy)
+                ),
             )
 
 

@@ -76,7 +76,7 @@ class RllibWorker:
         from mosaic.store.policies.init_source import parse_init
         from mosaic.workers.rllib.config.resources import asked_for, check_said_once, place, this_machine
         from mosaic.workers.rllib.config.setup import check_batch, envs_per_runner
-        from mosaic.workers.rllib.config.support import MASKLESS, check_support
+        from mosaic.workers.rllib.config.support import MASKLESS, check_same_masks, check_support
 
         assert isinstance(options, RllibOptions)
         check_installed()
@@ -97,7 +97,7 @@ class RllibWorker:
             envs = envs_per_runner(config.environment.num_envs, options, placement.runners)
             check_batch(algorithm, options, runners=placement.runners, envs=envs, learners=learners)
         check_support(algorithm, options, roles, spec, learners=learners)
-        check_played(roles.played, spec)
+        check_played(roles.every_played, spec)
         if options.names_code:
             _check_code(config, options, spec, roles)
         own = read_policy_options(self, config, options, roles.plan)
@@ -108,6 +108,8 @@ class RllibWorker:
                 _check_spaces(algorithm, here, agent, spec, central=roles.plan.central)
         if algorithm in MASKLESS:
             _check_all_legal(algorithm, config)
+        if config.environment.curriculum:
+            check_same_masks(config.environment)
         if config.training.init is not None:
             parse_init(config.training.init)
 

@@ -71,7 +71,7 @@ def read_table_mapping(config: RunConfig, options: TabularWorkerOptions, spec: E
             f"training.params.opponent={options.opponent} and the mapping (--agent, --policies, policies_to_train) "
             "both say who plays. Leave one of them out: --agent NAME=random gives that agent a random policy."
         )
-    check_played(roles.played, spec)
+    check_played(roles.every_played, spec)
     plan = roles.plan
     tables = {agent: plan.names[k] for agent, k in zip(roles.learners, plan.policy_of, strict=True)}
     trained = frozenset(name for name, learns in zip(plan.names, plan.trained, strict=True) if learns)

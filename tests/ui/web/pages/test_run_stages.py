@@ -1,10 +1,16 @@
-"""Stages of a curriculum in the curve of a run's page, and the choice between sources of pictures."""
+"""Stages of a run's start and of a curriculum on its page, and the choice between sources of pictures."""
 
 from __future__ import annotations
 
+import time
+
 import pytest
+from playwright.sync_api import expect
 
 from mosaic.runs.trainer import Trainer
+from mosaic.store.lock import RunLock
+from mosaic.store.state import Attempt, State, read_written_state, write_state
+from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.frames.sources import announce_source
 from tests.ui.web.web_kit import Tab, WebServer, keep_picture, toy
 
@@ -51,3 +57,26 @@ def test_a_run_with_several_sources_offers_them(tab: Tab, server: WebServer) -> 
         page.get_by_role("option", name="env runner 2").click()
     Trainer(server.home).run(run_id).stop(patience_s=1.0)
     tab.check()
+
+
+def test_the_stages_of_a_start_are_shown_until_there_are_samples(tab: Tab, server: WebServer) -> None:
+    apart = {"num_env_runners": 10_000}  # more than there are: the server leaves it where it is
+    run = Trainer(server.home).submit(toy(40, name="starting", resources=apart), start=False)
+    with RunLock(run.folder) as lock, EventWriter(run.folder.metrics, attempt=1) as writer:
+        assert lock.try_acquire()  # as its supervisor does
+        begun = Attempt(number=1, started=time.time())
+        running = {"state": State.RUNNING, "attempts": (begun,)}
+        write_state(run.folder, read_written_state(run.folder).model_copy(update=running))
+        writer.report(kind="stage", message="starting Ray")
+        page = tab.open(f"/runs/{run.id}")
+        shown = page.locator(".r-stage")
+        expect(shown).to_contain_text("starting Ray … ")
+        keep_picture(page, "run-starting")
+        writer.report(kind="stage", message="building the algorithm, 2 env runners")
+        expect(shown).to_contain_text("building the algorithm, 2 env runners … ")
+        writer.report(kind="iteration", env_steps=0, episode_reward_mean=None)
+        expect(shown).to_contain_text("building the algorithm")
+        writer.report(kind="iteration", env_steps=10, episode_reward_mean=1.0)
+        expect(shown).to_be_empty()
+    tab.check()
+    run.stop(patience_s=1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -25,29 +25,46 @@ from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import LIVE
 from mosaic.store.views import CurvePoints, RunDetails, curve_of, details_of
 from mosaic.telemetry.curves.curves import Curves
+from mosaic.telemetry.events.event import MetricEvent
 from mosaic.ui.web.data.draft import Checked, check
 from mosaic.ui.web.data.env_info import EnvLook, look_at
-from mosaic.ui.web.data.progress import Iteration
+from mosaic.ui.web.data.progress import Iteration, StartStage
 from mosaic.ui.web.series_api import seed_group
 
 _BYTES = 256 << 10
 
 
-def last_iteration(folder: RunFolder) -> Iteration:
-    """Return the newest iteration event; empty where the end of the file has none."""
+def _newest(folder: RunFolder, *kinds: str) -> Iterator[MetricEvent]:
+    """Yield events of these kinds, from the newest on, as far as the end of the file has them."""
     if not folder.metrics.exists():
-        return {}
+        return
     with folder.metrics.open("rb") as file:
         length = file.seek(0, 2)
         file.seek(max(0, length - _BYTES))
         lines = file.read(_BYTES).split(b"\n")
     whole = lines[:-1] if length <= _BYTES else lines[1:-1]  # the first may be cut off, the last is still being written
+    words = [f'"{kind}"'.encode() for kind in kinds]
     for line in reversed(whole):
-        if b'"iteration"' in line:
-            event: Iteration = json.loads(line)
-            if event.get("kind") == "iteration":
-                return event
-    return {}
+        if any(word in line for word in words):
+            event: MetricEvent = json.loads(line)
+            if event.get("kind") in kinds:
+                yield event
+
+
+def last_iteration(folder: RunFolder) -> Iteration:
+    """Return the newest iteration event; empty where the end of the file has none."""
+    found = next(_newest(folder, "iteration"), None)
+    return {} if found is None else cast(Iteration, found)
+
+
+def start_stage(folder: RunFolder) -> StartStage | None:
+    """Return what the start of a run is doing; None once it has sampled."""
+    for event in _newest(folder, "iteration", "stage", "compiling"):
+        if event["kind"] != "iteration":
+            return StartStage(str(event.get("message", "")), event["timestamp"] if event["kind"] == "stage" else None)
+        if event.get("env_steps"):
+            return None
+    return None
 
 
 T = TypeVar("T")
@@ -102,6 +119,10 @@ class Facts:
     def iteration(self, run_id: str) -> Iteration:
         """Return the run's newest iteration event."""
         return self._fresh(("iteration", run_id), lambda: last_iteration(self._context.folder(run_id)))
+
+    def stage(self, run_id: str) -> StartStage | None:
+        """Return what the start of the run is doing."""
+        return self._fresh(("stage", run_id), lambda: start_stage(self._context.folder(run_id)))
 
     def names(self, run_id: str) -> tuple[str, ...]:
         """Return the name of every metric that the run has reported so far."""

@@ -23,6 +23,17 @@ class Iteration(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
+class StartStage:
+    """Stage of a run's start, before its first samples: starting Ray, building the algorithm, compiling."""
+
+    message: str
+    began: float | None  # time; None if the message itself counts the seconds
+
+    def text(self, now: float) -> str:
+        return self.message if self.began is None else f"{self.message} … {max(0.0, now - self.began):.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
 class RunProgress:
     done: int
     target: int | None

@@ -33,6 +33,7 @@ from mosaic.workers.rllib.env.env import make_rllib_env
 from mosaic.workers.rllib.env.filters import ObservationFilter
 from mosaic.workers.rllib.env.sampling import IterationLimit, StepLimit, stoppable
 from mosaic.workers.rllib.env.stages import staged
+from mosaic.workers.rllib.episode_modules import EpisodeModules
 from mosaic.workers.rllib.learner.balanced import learner_class, own_learner
 from mosaic.workers.rllib.learner.modules import module_spec
 from mosaic.workers.rllib.learner.offline_data import DATASET, NORMALIZED, PICTURE_SIZE, DatasetInMemory
@@ -51,7 +52,7 @@ _AGGREGATION = ("num_aggregator_actors_per_learner", "max_requests_in_flight_per
 def configure(setup: RllibSetup, mapping: Mapping | None = None) -> AlgorithmConfig:
     """Return RLlib's configuration.
 
-    `mapping` returns the module of an agent in an episode, if that varies: in self-play.
+    `mapping` returns the module of an agent in an episode in self-play.
     """
     register_env(ENV, make_rllib_env)
     config = fresh_config(setup.algorithm)
@@ -74,7 +75,13 @@ def configure(setup: RllibSetup, mapping: Mapping | None = None) -> AlgorithmCon
         min_sample_timesteps_per_iteration=IterationLimit(options.min_sample_timesteps_per_iteration, setup.session),
         metrics_num_episodes_for_smoothing=EPISODES_AVERAGED,
     )
-    facts = callback_facts(setup.folder, setup.policy_of, frames=setup.config.telemetry.frames, session=setup.session)
+    facts = callback_facts(
+        setup.folder,
+        setup.policy_of,
+        frames=setup.config.telemetry.frames,
+        session=setup.session,
+        first_episode=setup.first_episode,
+    )
     config.callbacks([partial(MosaicCallback, facts=facts), *user.callbacks])  # type: ignore[list-item]
     config.debugging(seed=setup.config.seed, log_level="WARN")
     config.fault_tolerance(
@@ -193,11 +200,16 @@ def _set_modules(config: AlgorithmConfig, setup: RllibSetup, mapping: Mapping | 
             config.multi_agent(policies_to_train=_trained(setup))
         return
     config.multi_agent(
-        policies=_with_spaces(setup, specs) if setup.roles.episodes is not None else set(specs),
-        policy_mapping_fn=mapping or partial(_policy_of, policies=dict(setup.policy_of)),
+        policies=set(specs) if setup.roles.episodes is None else _with_spaces(setup, specs),
+        policy_mapping_fn=mapping or _mapping(setup),
         policies_to_train=_trained(setup),
     )
     config.rl_module(rl_module_spec=modules_together(setup, specs))
+
+
+def _mapping(setup: RllibSetup) -> Mapping:
+    episodes = setup.roles.episodes
+    return partial(_policy_of, policies=dict(setup.policy_of)) if episodes is None else EpisodeModules(episodes)
 
 
 def _with_spaces(setup: RllibSetup, specs: dict[str, RLModuleSpec]) -> dict[str, PolicySpec]:

@@ -38,6 +38,7 @@ class RllibSetup:
     attempt: int = 1
     curriculum: CurriculumProgress | None = None
     own: Mapping[PolicyID, RllibOptions] = field(default_factory=dict)  # options of policies that have others
+    episodes_before: int = 0  # of earlier attempts
 
     def options_of(self, policy: PolicyID) -> RllibOptions:
         return self.own.get(policy, self.options)
@@ -53,6 +54,12 @@ class RllibSetup:
         RLlib's much faster single-agent runner then steps the env.
         """
         return len(self.roles.learners) == 1 and not self.roles.plan.self_play and self.roles.episodes is None
+
+    @property
+    def first_episode(self) -> int | None:
+        """Number of the first episode, if numbers decide who plays."""
+        changing = self.roles.episodes is not None or self.roles.played_episodes is not None
+        return self.episodes_before if changing else None
 
     @property
     def modules(self) -> Mapping[PolicyID, str]:
@@ -102,6 +109,7 @@ class RllibSetup:
             "environment": self.config.environment.model_dump(mode="json"),
             "learners": list(self.roles.learners),
             "played": dict(self.roles.played),
+            "changing": self.roles.played_episodes,
             "state": self.roles.plan.central,
             "single": self.single,
             "seed": self.config.seed,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Literal, TypeAlias, get_args
 
-from mosaic.config.sections import PolicyConfiguration
+from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.core.errors import InputError
+from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import row_code
 from mosaic.learners.agent_roles import AgentRoles
@@ -97,6 +99,24 @@ def no_masks(algorithm: str, env_id: str) -> InputError:
         f"RLlib's {algorithm} knows no illegal actions, and {env_id} has some. "
         "Use --algo ppo, appo, impala, a2c or dqn."
     )
+
+
+def check_same_masks(environment: EnvironmentConfig) -> None:
+    """Raise InputError if only some stages of a curriculum have illegal actions, which an env tells after its reset."""
+    masked = [_is_masked(environment.at_stage(stage)) for stage in range(len(environment.curriculum))]
+    for stage, here in enumerate(masked):
+        if here != masked[0]:
+            some, none = (stage + 1, 1) if here else (1, stage + 1)
+            raise InputError(
+                f"environment.curriculum: stage {some} has illegal actions (the env gives action masks), and stage "
+                f"{none} has none. RLlib's networks take masks in all stages or in none: let the env give a mask in "
+                "each, of ones where every action is legal; or use --worker native."
+            )
+
+
+def _is_masked(environment: EnvironmentConfig) -> bool:
+    with closing(make_env(environment)) as env:
+        return bool(env.reset(0).action_masks)
 
 
 def no_central_pictures() -> InputError:

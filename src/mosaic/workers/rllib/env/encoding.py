@@ -21,8 +21,10 @@ from mosaic.envs.learner_view import LearnerView
 from mosaic.envs.spaces import MASK, objection
 from mosaic.envs.vector.encoding import ActionCode, RowCode, action_code, row_code
 from mosaic.envs.wrappers.images import resize
-from mosaic.runners.fixed_policies import ControllerOthers
+from mosaic.learners.episode_mapping import EpisodeMapping
+from mosaic.runners.fixed_policies import ChangingPolicies, ControllerOthers
 from mosaic.workers.rllib.config.support import no_central_pictures
+from mosaic.workers.rllib.episode_modules import ToldNumber
 
 OBSERVATION, STATE = "observation", "state"
 PICTURE_SIZE = 64  # pixels; RLlib has default convolutions for 42, 64, 84 and 96
@@ -149,9 +151,12 @@ class EncodedView:
         seed: int | None = None,
         runner: int = 0,
         picture_size: int = PICTURE_SIZE,
+        changing: EpisodeMapping | None = None,
     ) -> None:
-        self.env, self.learners = env, learners
-        self._view = LearnerView(env, learners, ControllerOthers(env.spec, played, seed or 0) if played else None)
+        self.env, self.learners, self.told = env, learners, ToldNumber()
+        chosen = None if changing is None else ChangingPolicies(changing.policy, self.told)
+        others = ControllerOthers(env.spec, played, seed or 0, changing=chosen) if played else None
+        self._view = LearnerView(env, learners, others)
         self._seed = int(np.random.default_rng().integers(SEED_LIMIT)) if seed is None else seed
         self._runner, self._episode = runner, 0
         self.played_returns: dict[AgentID, float] = {}

@@ -24,7 +24,22 @@ _ByAgent: TypeAlias = dict[Any, Any]  # the keys that RLlib and Gymnasium declar
 EVERYBODY = "__all__"  # RLlib's key for the episode as a whole
 
 
-class LearnersEnv(MultiAgentEnv):
+class _View:
+    """What both kinds of env share: their view."""
+
+    view: EncodedView
+
+    @property
+    def played_returns(self) -> Mapping[AgentID, float]:
+        """Returns of the agents that do not learn, in this episode."""
+        return self.view.played_returns
+
+    def number_next(self, episode: int) -> None:
+        """Set the number of the episode that begins with the next reset."""
+        self.view.told.number = episode
+
+
+class LearnersEnv(_View, MultiAgentEnv):
     """Env with several agents that learn, in a fixed order.
 
     RLlib marks every agent of an episode as terminated once all of them have ended, truncated ones too, and then
@@ -41,11 +56,6 @@ class LearnersEnv(MultiAgentEnv):
         self.observation_space = spaces.Dict(view.observation_spaces)
         self.action_space = spaces.Dict(view.action_spaces)
         self.render_mode = "rgb_array"
-
-    @property
-    def played_returns(self) -> Mapping[AgentID, float]:
-        """Returns of the agents that do not learn, in this episode."""
-        return self.view.played_returns
 
     def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> tuple[_ByAgent, _ByAgent]:
         return self.view.begin(seed).seen, {}
@@ -76,7 +86,7 @@ def ends(outcome: LearnerStep) -> tuple[dict[str, bool], dict[str, bool]]:
     return left | {EVERYBODY: False}, {EVERYBODY: True}
 
 
-class LearnerEnv(gymnasium.Env[Observation, Action]):
+class LearnerEnv(_View, gymnasium.Env[Observation, Action]):
     """Env with one agent that learns, while controllers play the others: RLlib steps single agents much faster."""
 
     def __init__(self, view: EncodedView) -> None:
@@ -86,11 +96,6 @@ class LearnerEnv(gymnasium.Env[Observation, Action]):
         self.observation_space = view.observation_spaces[self._agent]
         self.action_space = view.action_spaces[self._agent]
         self.render_mode = "rgb_array"
-
-    @property
-    def played_returns(self) -> Mapping[AgentID, float]:
-        """Returns of the agents that do not learn, in this episode."""
-        return self.view.played_returns
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, object] | None = None
@@ -113,9 +118,10 @@ def make_rllib_env(config: EnvSettings) -> MultiAgentEnv | gymnasium.Env[Observa
     """Create an env for RLlib, in any process.
 
     `environment`: an EnvironmentConfig as plain data; `learners`: agents; `played`: {agent: policy} for the others;
-    and, if they are not the default, `single` (RLlib's faster interface for one agent with one policy), `state` (agents
-    also see what a central critic reads), `picture_size`, and `seed`, which counts only until a reset brings another:
-    RLlib gives each of a runner's envs its own.
+    `changing`: an EpisodeMapping, if these change from episode to episode; and, if they are not the default, `single`
+    (RLlib's faster interface for one agent with one policy), `state` (agents also see what a central critic reads),
+    `picture_size`, and `seed`, which counts only until a reset brings another: RLlib gives each of a runner's envs its
+    own.
     """
     environment = EnvironmentConfig.model_validate(config["environment"])
     learners: Sequence[AgentID] = config["learners"]
@@ -131,6 +137,7 @@ def make_rllib_env(config: EnvSettings) -> MultiAgentEnv | gymnasium.Env[Observa
         seed=config.get("seed"),
         runner=int(getattr(config, "worker_index", 0) or 0),
         picture_size=config.get("picture_size") or PICTURE_SIZE,
+        changing=config.get("changing"),
     )
     return LearnerEnv(view) if single else LearnersEnv(view)
 

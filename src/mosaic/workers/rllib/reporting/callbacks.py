@@ -19,7 +19,7 @@ from mosaic.telemetry.frames.on_demand import OnDemandWriter
 from mosaic.telemetry.frames.sources import announce_source, runner_source, withdraw_source
 from mosaic.workers.rllib.env.sampling import RunnerCounters
 from mosaic.workers.rllib.env.stages import Staged
-from mosaic.workers.rllib.episode_modules import EpisodeModules
+from mosaic.workers.rllib.episode_modules import RunnerEpisodes
 from mosaic.workers.rllib.reporting.episodes import ALERTS, EPISODES, joined
 from mosaic.workers.rllib.reporting.log_filter import keep_quiet
 
@@ -150,6 +150,7 @@ class CallbackFacts(TypedDict):
     policies: dict[AgentID, str]  # of the agents that learn, in their order
     frames: bool
     session: str  # under which counters are published
+    first_episode: int | None  # number of the run's next episode, if numbers decide who plays
 
 
 @runtime_checkable
@@ -159,11 +160,25 @@ class PlaysOthers(Protocol):
     @property
     def played_returns(self) -> Mapping[AgentID, float]: ...
 
+    def number_next(self, episode: int) -> None: ...
 
-def callback_facts(folder: Path, policies: Mapping[AgentID, str], *, frames: bool, session: str = "") -> CallbackFacts:
+
+def callback_facts(
+    folder: Path,
+    policies: Mapping[AgentID, str],
+    *,
+    frames: bool,
+    session: str = "",
+    first_episode: int | None = None,
+) -> CallbackFacts:
     """Return the settings as the driver knows them."""
     return CallbackFacts(
-        folder=str(folder), host=this_host(), policies=dict(policies), frames=frames, session=session or str(folder)
+        folder=str(folder),
+        host=this_host(),
+        policies=dict(policies),
+        frames=frames,
+        session=session or str(folder),
+        first_episode=first_episode,
     )
 
 
@@ -180,6 +195,8 @@ class MosaicCallback(RLlibCallback):
         self._agents = tuple(facts["policies"])
         self._camera: RunnerCamera | None = None
         self._counters = RunnerCounters(facts["session"])
+        first = facts["first_episode"]
+        self._episodes = None if first is None else RunnerEpisodes(first)
 
     def on_environment_created(self, *, env_runner: EnvRunner, **also: object) -> None:
         folder = Path(self._facts["folder"])
@@ -189,12 +206,15 @@ class MosaicCallback(RLlibCallback):
             except OSError as error:
                 _log.warning("This env runner cannot be watched: %s", error)
 
-    def on_episode_created(self, *, episode: Any, env_runner: EnvRunner | None = None, **also: Any) -> None:
+    def on_episode_created(self, *, episode: Any, env_index: int = 0, env_runner: Any = None, **also: Any) -> None:
         """Give the episode its number if that decides who plays; the env is not yet reset."""
-        assert env_runner is not None
-        mapping: object = env_runner.config.policy_mapping_fn
-        if isinstance(mapping, EpisodeModules):
-            mapping.number(episode, env_runner.worker_index, env_runner.config.num_env_runners or 0)
+        if self._episodes is None:
+            return
+        runner, runners = env_runner.worker_index, env_runner.config.num_env_runners or 0
+        number = self._episodes.number(episode, runner, runners)
+        inner = env_runner.env.unwrapped.envs[env_index].unwrapped
+        if isinstance(inner, PlaysOthers):
+            inner.number_next(number)
 
     def on_episode_step(self, *, env_index: int, metrics_logger: MetricsLogger | None = None, **also: object) -> None:
         """Count a step, and draw. It is called for each env, after all were stepped: the first one draws for all."""

@@ -17,6 +17,7 @@ from mosaic.workers.rllib.reporting.episodes import (
     returns_by_agent,
     returns_by_policy,
 )
+from mosaic.workers.rllib.reporting.user_metrics import user_metrics
 
 NO_EPISODE = "no episode yet"
 _RECENT = 100
@@ -82,10 +83,12 @@ class Interval:
     spent: dict[str, float] = field(default_factory=dict)  # seconds in envs, inference and learning
     ended: list[EpisodeRecord] = field(default_factory=list)
     result: RllibResult = field(default_factory=dict)  # of the last iteration
+    logged: dict[str, float] = field(default_factory=dict)  # by a user's callbacks, in the last iteration that did
 
     def add(self, result: RllibResult, ended: Sequence[EpisodeRecord], envs_per_runner: int) -> None:
         self.result = result
         self.ended.extend(ended)
+        self.logged.update(user_metrics(result))
         for part, seconds in split(result, envs_per_runner).items():
             self.spent[part] = self.spent.get(part, 0.0) + seconds
         for module, stats in _tree(result, "learners").items():
@@ -142,7 +145,13 @@ def fields(
         **(_summary(seen, recent) if seen else {"note": NO_EPISODE}),
         "time_split": dict(interval.spent),
         "policies": policies,
-        "custom_metrics": {**by_name, **interval.episodes(modules), **_health(interval.result), **ratings},
+        "custom_metrics": {
+            **interval.logged,  # first: what Mosaic reports under a name keeps its meaning
+            **by_name,
+            **interval.episodes(modules),
+            **_health(interval.result),
+            **ratings,
+        },
     }
 
 

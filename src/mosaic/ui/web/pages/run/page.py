@@ -26,6 +26,9 @@ from mosaic.ui.web.pages.run.picture import GridPanel, PicturePanel
 _UNKNOWN = '<span class="small faint">Known after the first iteration.</span>'
 
 
+_BEGINNING = (State.STARTING, State.RUNNING)  # a worker that starts Ray is a run that is running
+
+
 class StatusStrip:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -33,6 +36,8 @@ class StatusStrip:
             with box():
                 self._far = raw('<span class="v">…</span>')
                 self._bar = raw("")
+                self._stage = raw("", "small muted r-stage")
+                self._stage.props('role="status"')
             self._time_name, self._time = _tile("Time left")
             _, self._speed = _tile("Env steps/s")
             _, self._reward = _tile("Return")
@@ -52,6 +57,8 @@ class StatusStrip:
             f'<div class="m-bar" role="progressbar" aria-label="Progress" aria-valuenow="{100 * (share or 0):.0f}">'
             f'<i style="width:{share or 0:.2%}"></i></div>',
         )
+        stage = self._facts.stage(details.run_id) if details.state in _BEGINNING else None
+        set_html(self._stage, "" if stage is None else escape(stage.text(time.time())))
         name, value = _time(details, progress.left_s)
         set_html(self._time_name, name)
         set_html(self._time, value)
