@@ -62,6 +62,7 @@ __all__ = [
     "find_init",
     "from_pettingzoo",
     "options_schema",
+    "policies_by_episode",
     "read_mapping",
     "read_policy_options",
     "require_trust_to_resume",
@@ -114,7 +115,7 @@ if TYPE_CHECKING:
     )
     from mosaic.workers.camera import Camera, Scene
     from mosaic.workers.context import WorkerContext
-    from mosaic.workers.evaluation import LeaguePlayers, evaluate_learners
+    from mosaic.workers.evaluation import LeaguePlayers, evaluate_learners, policies_by_episode
     from mosaic.workers.policy_settings import read_policy_options
     from mosaic.workers.registry import options_schema
 else:
@@ -175,7 +176,7 @@ else:
             "mosaic.workers.policy_settings": ("read_policy_options",),
             "mosaic.workers.camera": ("Camera", "Scene"),
             "mosaic.workers.context": ("WorkerContext",),
-            "mosaic.workers.evaluation": ("LeaguePlayers", "evaluate_learners"),
+            "mosaic.workers.evaluation": ("LeaguePlayers", "evaluate_learners", "policies_by_episode"),
             "mosaic.workers.registry": ("options_schema",),
         },
     )

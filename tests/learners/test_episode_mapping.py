@@ -148,5 +148,7 @@ def test_the_example_maps_and_chooses():
 
     roles = cast(TAG, agents="python:examples.mapping:two_preys")
     assert roles.plan.names == ("hunters", "fast", "slow")
+    roles = cast(TICTACTOE, agents="python:examples.mapping:harder_and_harder")
+    assert (roles.plan.names, roles.every_played) == (("student",), {"player_2": ("random", "minimax")})
     answers = [(in_turns("adversary", {}), in_turns("agent", {})) for _ in range(20)]
     assert answers == [(True, False)] * 10 + [(False, True)] * 10

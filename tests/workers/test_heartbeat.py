@@ -146,6 +146,58 @@ def test_a_paused_run_and_a_foreign_program_are_not_reported_for() -> None:
     assert case.events == []
 
 
+def starting(case: Case) -> Heartbeat:
+    heartbeat = Heartbeat(case._report, case.inbox, 2.0, case.patience, clock=case.clock)
+    heartbeat.stage("starting Ray")
+    return heartbeat
+
+
+@pytest.mark.parametrize(
+    ("sampled", "passed_s", "grace_s"),
+    [
+        (None, 0.0, 3.0),  # before the first iteration
+        (0, 60.0, 3.0),  # nothing was sampled in a minute
+        (5, 2.0, 6.0),  # the first samples are no loss, but may be learned from and saved
+        (5, 60.0, None),  # in a slow env they are
+    ],
+)
+def test_a_stop_ends_a_start_that_does_not_notice_it(
+    sampled: int | None, passed_s: float, grace_s: float | None
+) -> None:
+    case, left = Case(), []
+    heartbeat = starting(case)
+    heartbeat.leave = lambda: left.append(case.clock.now_s)
+    if sampled is not None:
+        heartbeat.measure_with(lambda: {"env_steps": sampled})
+    case.clock.now_s += passed_s
+    case.inbox.put("stop")
+    stopped_s = case.clock.now_s
+    for _ in range(200):
+        heartbeat.beat()
+        if left:
+            break
+        case.clock.now_s += 0.5
+    assert left == ([] if grace_s is None else [stopped_s + grace_s])
+
+
+@pytest.mark.parametrize("trigger", ["worker", "clock"])
+def test_a_stop_after_the_first_report_of_samples_waits_for_the_worker(trigger: str) -> None:
+    case, left = Case(), []
+    heartbeat = starting(case)
+    heartbeat.leave = lambda: left.append(case.clock.now_s)
+    heartbeat.measure_with(lambda: {"env_steps": 5})
+    if trigger == "worker":
+        heartbeat.report({"kind": "iteration", "env_steps": 5})
+    else:
+        case.clock.now_s += 2.0
+        heartbeat.beat()
+    case.inbox.put("stop")
+    for _ in range(200):
+        heartbeat.beat()
+        case.clock.now_s += 0.5
+    assert left == []
+
+
 def test_patience_follows_iterations_and_checkpoints() -> None:
     case = Case()
     case.iterate(0.1)

@@ -120,7 +120,7 @@ class WorkerContext:
         """Report what the start is doing, such as "starting Ray", until the first iteration.
 
         Nothing has been learned by then: if a stop is requested, the next call raises and ends the worker, and a start
-        that makes no such call is ended after a few seconds.
+        that makes no such call is ended after a few seconds, also in the first seconds of the first iteration.
         """
         self.heartbeat.stage(message)
 

@@ -7,6 +7,7 @@ waits for the end of one. Neither affects what is learned.
 
 from __future__ import annotations
 
+import math
 import threading
 import traceback
 from collections import deque
@@ -23,6 +24,8 @@ _REMEMBERED = 5  # iterations; the longest of them counts
 _WORTH_TELLING_S = 1.0
 _SHARE_OF_PERIOD = 0.25  # how late a report may come
 START_GRACE_S = 3.0  # for a worker that is asked to stop while it starts, to end by itself
+_YOUNG_S = 10.0  # a first iteration that has lasted less, and was not reported yet, is no loss
+_YOUNG_GRACE_S = 6.0  # for a worker to end by itself that is asked to stop in it
 
 
 class StoppedAtStartError(MosaicError):
@@ -106,7 +109,7 @@ class Heartbeat:
         self._measured_from = (clock(), float(env_steps))  # time and env steps from which the speed is a mean
         self._training = False  # before that, processes are started and code is compiled: there is nothing to report
         self._starting = False  # a stage of the start was reported, and training has not begun
-        self._stop_seen_s: float | None = None
+        self._leave_at_s: float | None = None  # set once a stop is seen
         self.leave: Callable[[], None] = lambda: None  # end the process at once, as if the worker had stopped
         self._over = threading.Event()
 
@@ -138,6 +141,7 @@ class Heartbeat:
 
     def _store(self, fields: Mapping[str, object]) -> int:
         self._training = True
+        self._starting = self._starting and _env_steps(fields) <= _env_steps(self._last)
         number = self._report(**fields)
         self._reported_s, self._last = self._clock(), dict(fields)
         return number
@@ -186,13 +190,24 @@ class Heartbeat:
         return {"env_steps_per_s": (env_steps - before) / max(self._clock() - since_s, 1e-9)}
 
     def _leave_start(self) -> None:
-        """End a start that does not notice a stop, for example in a library that waits for its processes."""
-        if self._training or not self._starting or not self._inbox.stop_asked():
-            return
-        if self._stop_seen_s is None:
-            self._stop_seen_s = self._clock()
-        if self._clock() - self._stop_seen_s >= START_GRACE_S:
+        """End a start that does not end by itself after a stop, for example in a library that waits for processes."""
+        if self._leave_at_s is None:
+            if not self._inbox.stop_asked():
+                return
+            self._leave_at_s = self._clock() + self._grace_s()
+        if self._clock() >= self._leave_at_s:
             self.leave()
+
+    def _grace_s(self) -> float:
+        """Return how long a stop that comes now waits for the worker; once samples were reported, for ever."""
+        if not self._starting:
+            return math.inf
+        began_s, before = self._measured_from
+        with self._inbox.reporting:
+            sampled = self._training and _env_steps(self._measure()) > before
+        if not sampled:
+            return START_GRACE_S
+        return _YOUNG_GRACE_S if self._clock() - began_s < _YOUNG_S else math.inf
 
     def _run(self) -> None:
         while not self._over.wait(self._period_s()):

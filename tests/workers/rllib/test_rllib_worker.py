@@ -153,13 +153,14 @@ def test_an_interrupt_saves_and_leaves_no_ray_behind(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["starting Ray", "building"])
+@pytest.mark.parametrize("stage", ["starting Ray", "building", "collecting the first samples"])
 def test_a_stop_during_the_start_saves_nothing_and_leaves_no_ray_behind(tmp_path, stage):
     config = run_config("rllib", SMALL, training={"algorithm": "ppo", "total_timesteps": 10**9})
     run = Trainer(tmp_path).submit(config)
     next(event for event in run.events(follow=True) if event["kind"] == "stage" and event["message"].startswith(stage))
     run.stop()
-    assert (run.state, run.checkpoints(), run.record().attempts[-1].forced) == ("stopped", [], False)
+    assert (run.state, run.record().attempts[-1].forced) == ("stopped", False)
+    assert run.checkpoints() == [] or stage.startswith("collecting")  # it may have learned meanwhile
     assert not _ray_processes(run.folder)
 
 

@@ -49,7 +49,7 @@ class NativeTraining:
     def __init__(
         self, context: WorkerContext, assembled: Assembled, camera: Camera, assemble: Callable[[int], Assembled]
     ) -> None:
-        """`assemble` makes the learner again, for the next stage of a curriculum, after so many episodes.
+        """`assemble` makes the learner again, for the next stage of a curriculum; it is given the episodes so far.
 
         The learner is closed with this.
         """

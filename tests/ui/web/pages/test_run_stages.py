@@ -47,7 +47,9 @@ def test_a_run_with_several_sources_offers_them(tab: Tab, server: WebServer) -> 
     page.wait_for_selector(".r-pic")
     choice = page.get_by_label("Source", exact=True)
     assert not choice.is_visible()
-    folder = Trainer(server.home).run(run_id).folder.path
+    run = Trainer(server.home).run(run_id)
+    next(event for event in run.events(follow=True) if event["kind"] == "iteration")  # it is live
+    folder = run.folder.path
     for source in ("env-runner-1", "env-runner-2"):
         announce_source(folder, source)
     (row,) = (row for row in server.api.get("/live").json() if row["id"] == run_id)
