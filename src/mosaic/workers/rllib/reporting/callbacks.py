@@ -160,6 +160,11 @@ class PlaysOthers(Protocol):
     @property
     def played_returns(self) -> Mapping[AgentID, float]: ...
 
+
+@runtime_checkable
+class NumbersEpisodes(Protocol):
+    """Env in which the number of an episode decides who plays."""
+
     def number_next(self, episode: int) -> None: ...
 
 
@@ -213,7 +218,7 @@ class MosaicCallback(RLlibCallback):
         runner, runners = env_runner.worker_index, env_runner.config.num_env_runners or 0
         number = self._episodes.number(episode, runner, runners)
         inner = env_runner.env.unwrapped.envs[env_index].unwrapped
-        if isinstance(inner, PlaysOthers):
+        if isinstance(inner, NumbersEpisodes):
             inner.number_next(number)
 
     def on_episode_step(self, *, env_index: int, metrics_logger: MetricsLogger | None = None, **also: object) -> None:
