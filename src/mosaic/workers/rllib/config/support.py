@@ -103,7 +103,7 @@ def no_masks(algorithm: str, env_id: str) -> InputError:
 
 def check_same_masks(environment: EnvironmentConfig) -> None:
     """Raise InputError if only some stages of a curriculum have illegal actions, which an env tells after its reset."""
-    masked = [_is_masked(environment.at_stage(stage)) for stage in range(len(environment.curriculum))]
+    masked = [_is_masked(environment, stage) for stage in range(len(environment.curriculum))]
     for stage, here in enumerate(masked):
         if here != masked[0]:
             some, none = (stage + 1, 1) if here else (1, stage + 1)
@@ -114,9 +114,12 @@ def check_same_masks(environment: EnvironmentConfig) -> None:
             )
 
 
-def _is_masked(environment: EnvironmentConfig) -> bool:
-    with closing(make_env(environment)) as env:
-        return bool(env.reset(0).action_masks)
+def _is_masked(environment: EnvironmentConfig, stage: int) -> bool:
+    try:
+        with closing(make_env(environment.at_stage(stage))) as env:
+            return bool(env.reset(0).action_masks)
+    except InputError as error:
+        raise type(error)(f"environment.curriculum, stage {stage + 1}: {error}") from error
 
 
 def no_central_pictures() -> InputError:
