@@ -48,6 +48,7 @@ def examine() -> list[Finding]:
         _machine(),
         *(_core(name) for name in ("gymnasium", "pettingzoo", "numba", "numpy")),
         *_extras(),
+        _godot(),
         _engine(),
     ]
 
@@ -86,6 +87,15 @@ def _versioned(distribution: str) -> str:
         return f"{distribution} {version(distribution)}"
     except PackageNotFoundError:  # the module was not installed by pip
         return distribution
+
+
+def _godot() -> Finding:
+    """Find the Godot engine, which only projects and packs need: exported games bring their own."""
+    from mosaic.envs.godot.process import installed_engines
+
+    engines = installed_engines()
+    detail = f"engine {engines[0]}" if engines else "exported games and godot/debug; no engine for project folders"
+    return Finding("extra godot", True, detail)
 
 
 def _engine() -> Finding:
