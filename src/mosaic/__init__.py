@@ -15,6 +15,7 @@ __all__ = [
     "LoadedPolicy",
     "MosaicError",
     "PolicyMapping",
+    "Project",
     "Run",
     "RunFailedError",
     "TabularLearner",
@@ -29,6 +30,7 @@ __all__ = [
     "make_env",
     "play_episode",
     "plugins",
+    "project_here",
     "save_policy_network",
     "testing",
     "tournament",
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from mosaic.runs.train import RunFailedError, train
     from mosaic.runs.trainer import Trainer
     from mosaic.store.live_sessions import live_screen
+    from mosaic.store.projects.project import Project, project_here
     from mosaic.telemetry.events.lines import emit_metric
 else:
     from mosaic.core.lazy import lazy_names
@@ -80,6 +83,7 @@ else:
             "mosaic.runs.train": ("RunFailedError", "train"),
             "mosaic.runs.trainer": ("Trainer",),
             "mosaic.store.live_sessions": ("live_screen",),
+            "mosaic.store.projects.project": ("Project", "project_here"),
             "mosaic.telemetry.events.lines": ("emit_metric",),
         },
     )

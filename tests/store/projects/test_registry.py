@@ -9,9 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
+from mosaic.store.archives.archive import archive_run
+from mosaic.store.archives.import_run import import_run
 from mosaic.store.projects.project import create_project, read_project
 from mosaic.store.projects.registry import ProjectRegistry
-from tests.store.store_cases import config
+from mosaic.store.state import State
+from mosaic.store.store import Store
+from tests.store.store_cases import config, set_state
 
 
 @pytest.fixture
@@ -83,6 +87,15 @@ def test_runs_are_found_under_the_new_name(store, registry, tmp_path):
     found = store.index.list(projects=registry.names("labyrinth"))
     assert [run.run_id for run in found] == [new.run_id, old.run_id]
     assert registry.entry("maze").name == "labyrinth"  # by its earlier name
+
+
+def test_archived_runs_keep_their_project(store, tmp_path):
+    run = store.create(config(project="maze"), now=1.0)
+    set_state(run, State.FINISHED)
+    other = Store(tmp_path / "other")
+    import_run(other, archive_run(run, tmp_path / "run.tar.gz"))
+    (found,) = other.index.list(projects=other.project_names("maze"))  # although that store does not know the project
+    assert (found.project, found.imported) == ("maze", True)
 
 
 def test_find_by_name_and_by_folder(registry, tmp_path, monkeypatch):

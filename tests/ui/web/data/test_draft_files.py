@@ -16,6 +16,7 @@ from mosaic.ui.web.data.draft import Draft, rows_of, train_command
 FULL = {
     "run_id": "mine-1",
     "name": "a: name #1",
+    "project": "my project",
     "tags": ["2024-01-01", "no", "0o17", "a, b", "1_000"],
     "seed": 7,
     "environment": {

@@ -120,10 +120,11 @@ def policies(json: JsonOption = False) -> None:
 
 
 def schema(
-    what: Annotated[str, typer.Argument(metavar="run|WORKER", help="run, or the name of a worker.")],
+    what: Annotated[str, typer.Argument(metavar="run|project|WORKER", help="run, project, or the name of a worker.")],
     algorithm: Annotated[str | None, typer.Argument(help="Algorithm of the worker.", show_default="the first")] = None,
 ) -> None:
-    """Print the JSON schema of a run or of a worker's options."""
+    """Print the JSON schema of a run, of a project's mosaic.toml or of a worker's options."""
+    from mosaic.config.project import project_schema
     from mosaic.config.run import run_schema
     from mosaic.core.errors import known_spelling, unknown
     from mosaic.core.plugins import plugins
@@ -133,8 +134,11 @@ def schema(
     if what == "run":
         print_json(run_schema())
         return
+    if what == "project":
+        print_json(project_schema())
+        return
     if known_spelling(what, plugins("mosaic.workers")) not in plugins("mosaic.workers"):
-        raise unknown("schema", what, ["run", *plugins("mosaic.workers")])
+        raise unknown("schema", what, ["run", "project", *plugins("mosaic.workers")])
     worker = load_worker(what)
     print_json(options_schema(worker, algorithm_of(worker, algorithm)))
 

@@ -95,7 +95,9 @@ def ago(then: float | None, now: float) -> str:
 
 
 def env_title(env: str) -> str:
-    """Return a readable name: gym/CartPole-v1 → CartPole; classic/connect_four_v3 → Connect Four."""
+    """Return a readable name: gym/CartPole-v1 → CartPole; classic/connect_four_v3 → Connect Four; a game's file."""
+    if env.startswith("godot/"):
+        return env.rpartition("/")[2]
     name = re.sub(r"[-_]v\d+$", "", env.partition("/")[2] or env)
     return name.replace("_", " ").title() if "_" in name or name.islower() else name
 
@@ -124,5 +126,5 @@ def spark_kind(row: RunSummary) -> str:
 
 
 def search_text(row: RunSummary) -> str:
-    parts = (row.run_id, row.name, row.env, env_title(row.env), method(row), row.group, *row.tags)
+    parts = (row.run_id, row.name, row.env, env_title(row.env), method(row), row.group, row.project, *row.tags)
     return " ".join(parts).lower()

@@ -28,6 +28,7 @@ _STEPS = {"tabular": 3_000_000}  # takes seconds for a table
 _OTHERS_STEPS = 1_000_000
 _SECTIONS = ("environment", "training", "resources", "checkpoint", "evaluation", "telemetry")
 
+_WITHOUT_FIELD = {"run_id", "project", "policies_to_train"}
 _OUTSIDE_SECTIONS = {"environment": {"family", "env_id"}, "training": {"worker", "algorithm", "params"}}
 
 
@@ -68,7 +69,7 @@ class Draft:
             tags=config.tags,
             seed=config.seed,
             sections=sections,
-            further=config.model_dump(mode="json", include={"run_id", "policies_to_train"}, exclude_unset=True),
+            further=config.model_dump(mode="json", include=_WITHOUT_FIELD, exclude_unset=True),
         )
 
     def suggest_steps(self, tuned: bool) -> None:

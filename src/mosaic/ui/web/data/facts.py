@@ -21,6 +21,7 @@ from mosaic.server.context import ServerContext
 from mosaic.server.env_trial import check_environment
 from mosaic.server.schemas import FindingRow
 from mosaic.store.index.summary import RunSummary
+from mosaic.store.projects.registry import ProjectDetails, ProjectRow
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import LIVE
 from mosaic.store.views import CurvePoints, RunDetails, curve_of, details_of
@@ -95,6 +96,24 @@ class Facts:
     def rows(self) -> list[RunSummary]:
         """Return all runs, newest first."""
         return self._fresh("rows", self._context.store.index.list)
+
+    def projects(self) -> list[ProjectRow]:
+        """Return the known projects, the last used first; a list that cannot be read is one row that says why."""
+        return self._fresh("projects", self._projects)
+
+    def _projects(self) -> list[ProjectRow]:
+        try:
+            return self._context.store.projects.rows()
+        except MosaicError as error:
+            home = str(self._context.store.home)
+            return [ProjectRow(name="projects.json", folder=home, state="invalid", problem=str(error), used=0.0)]
+
+    def project(self, name: str) -> ProjectDetails:
+        return self._context.store.projects.details(name)
+
+    def project_names(self, name: str) -> set[str]:
+        """Return the names that runs of a project carry; of one that is not known, its own."""
+        return self._fresh(("project names", name), lambda: self._context.store.projects.names(name))
 
     def running(self) -> int:
         return sum(row.state in LIVE for row in self.rows())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from html import escape
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from nicegui import run, ui
 
 from mosaic.server.schemas import FindingRow
 from mosaic.store.index.summary import RunSummary
+from mosaic.store.projects.registry import ProjectRow
 from mosaic.store.state import LIVE
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import PageLayout
@@ -44,32 +45,64 @@ def page(frame: PageLayout) -> None:
                     command("mosaic demo")
                     command("mosaic train gym/CartPole-v1")
                     command("mosaic play classic/chess_v6 --agent player_0=human")
+                    command("mosaic projects create my-game --env gym/CartPole-v1")
 
 
 def _runs(facts: Facts) -> None:
     with panel("Running now", body="m-body tight"):
         live = raw('<div class="m-note m-empty">…</div>')
+    projects = box()
     with panel("Recent runs", body="m-body tight") as end:
         with end:
             raw("All runs", "m-link small", "a").props('href="/runs"')
         recent = raw("", "m-scroll")
+
+    shown: list[ProjectRow] = []
 
     async def refresh() -> None:
         drawn = await run.io_bound(_draw, facts)
         if drawn is not None and not live.is_deleted:
             set_html(live, drawn[0])
             set_html(recent, drawn[1])
+            if drawn[2] != shown:
+                shown[:] = drawn[2]
+                _show_projects(projects, drawn[2])
 
     ui.timer(_REFRESH_S, refresh)
 
 
-def _draw(facts: Facts) -> tuple[str, str]:
-    """Return the HTML of running and recent runs; it reads many files, so it must not run in the event loop."""
+def _draw(facts: Facts) -> tuple[str, str, list[ProjectRow]]:
+    """Return the HTML of running and recent runs, and the projects; as this reads many files, it must not run in the
+    event loop.
+    """
     rows = facts.rows()
     running = [_live(facts, row) for row in rows if row.state in LIVE]
     ended = [row for row in rows if row.state not in LIVE][:_RECENT]
     recent = _table(facts, ended, time.time()) if ended else '<div class="m-note m-empty">No run has ended yet.</div>'
-    return "".join(running) or _nothing_runs(bool(rows)), recent
+    return "".join(running) or _nothing_runs(bool(rows)), recent, facts.projects()
+
+
+def _show_projects(place: ui.element, rows: list[ProjectRow]) -> None:
+    """List the known projects; the panel is left out where there are none."""
+    place.clear()
+    if rows:
+        with place, panel("Projects", body="m-body tight"):
+            raw("".join(map(_project, rows)), "h-projects")
+
+
+def _project(row: ProjectRow) -> str:
+    address = urlencode({"project": row.name})
+    about = f"{env_title(row.env)} · {', '.join(row.presets) or 'no presets'}" if row.env else "no environment yet"
+    if row.state != "ok":
+        words = f'<span class="warn small">{escape(row.problem)}</span>'
+    else:
+        words = f'<span class="faint small clip" title="{escape(row.folder)}">{escape(about)}</span>'
+    train = f'<a class="m-btn small" href="/train?{address}">Train</a>' if row.state == "ok" else pill(row.state)
+    return (
+        f'<div class="h-project">{icon("folder")}<span class="stack grow" style="gap:0">'
+        f'<b class="strong clip">{escape(row.name)}</b>{words}</span>'
+        f'<a class="m-link small" href="/runs?{address}">Runs</a>{train}</div>'
+    )
 
 
 def _nothing_runs(any_runs: bool) -> str:

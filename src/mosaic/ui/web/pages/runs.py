@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from html import escape
 from typing import NamedTuple, TypeAlias
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from nicegui import run, ui
 
@@ -36,6 +36,8 @@ from mosaic.ui.web.components.widgets import (
     picture,
     pill,
     raw,
+    replace_address,
+    select,
     set_html,
     text_input,
 )
@@ -60,6 +62,8 @@ class _View:
     state: str = "all"
     text: str = ""
     tag: str = ""
+    project: str = ""
+    projects: frozenset[str] = frozenset()  # names that the chosen project's runs carry
     shown: int = _PAGE
     ticked: list[str] = field(default_factory=list)
 
@@ -67,6 +71,7 @@ class _View:
         return (
             (self.state == "all" or row.state in _STATES[self.state])
             and (not self.tag or self.tag in row.tags)
+            and (not self.project or row.project in self.projects)
             and all(word in search_text(row) for word in self.text.lower().split())
         )
 
@@ -76,19 +81,22 @@ class _Found(NamedTuple):
     matching: int
     every: int
     tags: list[str]
+    projects: list[str]
 
 
-def page(frame: PageLayout) -> None:
+def page(frame: PageLayout, project: str = "") -> None:
+    """Show all runs, or those of `project` at first."""
     frame.title("Runs")
-    _RunsPage(frame.facts, frame).build()
+    _RunsPage(frame.facts, frame, project).build()
 
 
 class _RunsPage:
-    def __init__(self, facts: Facts, frame: PageLayout) -> None:
-        self._facts, self._frame, self._view = facts, frame, _View()
+    def __init__(self, facts: Facts, frame: PageLayout, project: str = "") -> None:
+        self._facts, self._frame, self._view = facts, frame, _View(project=project)
         self._rows: dict[str, _Row] = {}
         self._order: list[str] | None = None  # None: nothing is drawn yet
         self._tags_drawn: tuple[str, list[str]] = ("", [])
+        self._projects_drawn: list[str] | None = None
         self._comparison: Comparison | None = None
 
     def build(self) -> None:
@@ -98,6 +106,7 @@ class _RunsPage:
                     field = text_input("Filter by name, environment, tag", self._filter_text, glyph="search")
                     field.style("width:264px")
                     Segmented(_FILTERS, "all", self._filter_state, "State")
+                    self._projects = box()
                     self._tags = box("row wrap")
                 link_button("New run", "/train", glyph="plus", kind="primary")
             self._compare = box()
@@ -118,6 +127,11 @@ class _RunsPage:
         self._view.tag = "" if self._view.tag == tag else tag
         await self._refresh()
 
+    async def _filter_project(self, project: str) -> None:
+        self._view.project = project or ""
+        replace_address(f"/runs?{urlencode({'project': project})}" if project else "/runs")
+        await self._refresh()
+
     async def _more(self) -> None:
         self._view.shown += _PAGE
         await self._refresh()
@@ -125,12 +139,14 @@ class _RunsPage:
     def _load(self) -> _Found:
         """Read what the rows show; this reads many files, so it must not run in the event loop."""
         every = self._facts.rows()
+        self._view.projects = frozenset(self._facts.project_names(self._view.project))
         found = [row for row in every if self._view.wants(row)]
         shown = found[: self._view.shown]
         for row in shown:
             self._facts.spark(row)
         tags = sorted({tag for row in every for tag in row.tags})[:_MOST_TAGS]
-        return _Found(shown, len(found), len(every), tags)
+        projects = {row.name for row in self._facts.projects()} | {row.project for row in every if row.project}
+        return _Found(shown, len(found), len(every), tags, sorted(projects))
 
     async def _refresh(self) -> None:
         """Update existing rows in place, so that ticks and focus stay."""
@@ -139,6 +155,8 @@ class _RunsPage:
             return
         if (self._view.tag, found.tags) != self._tags_drawn:
             self._draw_tags(found.tags)
+        if found.projects != self._projects_drawn:
+            self._draw_projects(found.projects)
         order = [row.run_id for row in found.shown]
         if order != self._order:
             self._draw(found)
@@ -178,6 +196,16 @@ class _RunsPage:
                 chip = raw(escape(tag), "m-toggle", "button").props(f"type=button aria-pressed={pressed}")
                 chip.on("click", lambda tag=tag: self._filter_tag(tag), [])
 
+    def _draw_projects(self, projects: list[str]) -> None:
+        self._projects_drawn = projects
+        self._projects.clear()
+        chosen = self._view.project
+        names = {"": "All projects", **{name: name for name in (*projects, *([chosen] if chosen else ()))}}
+        if len(names) == 1:
+            return
+        with self._projects:
+            select(names, chosen, label="Project", on_change=self._filter_project).style("width:172px")
+
     def _tick(self, run_id: str, on: bool) -> None:
         if on and run_id not in self._view.ticked:
             self._view.ticked.append(run_id)
@@ -207,6 +235,7 @@ class _Row:
     """One row of the table; what changes while the run is alive is updated in place."""
 
     def __init__(self, row: RunSummary, facts: Facts, now: float, ticked: bool, on_tick: _OnTick) -> None:
+        about = " · ".join(filter(None, (env_title(row.env), row.project)))
         with box("on" if ticked else "", "tr") as line:
             with box("", "td").style("width:1px;padding-right:2px"):
                 tick = ui.checkbox(value=ticked, on_change=lambda event: self._ticked(on_tick, row.run_id, event.value))
@@ -215,7 +244,7 @@ class _Row:
             raw(
                 f'<a class="row" style="gap:12px" href="/runs/{quote(row.run_id)}">{picture(row.env, "m-thumb")}'
                 f'<span class="stack" style="gap:0"><b class="strong clip">{escape(title(row))}</b>'
-                f'<span class="faint small clip">{escape(env_title(row.env))}</span></span></a>',
+                f'<span class="faint small clip">{escape(about)}</span></span></a>',
                 "",
                 "td",
             )

@@ -32,6 +32,7 @@ from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.pages.play_choices import policies_for
 from mosaic.ui.web.pages.train.choices import AgentTable, EnvPicker, card_picture
 from mosaic.ui.web.pages.train.file_panel import FilePanel
+from mosaic.ui.web.pages.train.project_panel import ProjectPanel, project_config
 from mosaic.ui.web.pages.train.summary import SummaryPanel
 from mosaic.workers.presets import find_preset
 from mosaic.workers.registry import load_worker, options_model
@@ -50,13 +51,21 @@ def add_routes(app: FastAPI, context: ServerContext) -> None:
     add_picture_route(app, context.store.home)
 
 
-async def page(frame: PageLayout, env: str = "") -> None:
-    """Show the form, with `env` selected at first."""
+async def page(frame: PageLayout, env: str = "", project: str = "", preset: str = "") -> None:
+    """Show the form, with `env` selected at first, or filled by a preset of `project`."""
     frame.title("Train")
     await run.io_bound(workers)  # imports: a server's first page must not block all others
     known = {entry.id: entry for entry in await run.io_bound(catalog) or ()}
     chosen = env if env in known and known[env].installed else FIRST_ENV
-    await _TrainPage(frame, Draft(env=chosen)).build()
+    await run.io_bound(frame.facts.projects)
+    draft, problem = Draft(env=chosen), ""
+    if project:
+        try:
+            config = await run.io_bound(project_config, frame.facts, project, preset)
+            draft = Draft.of(config) if config is not None else draft
+        except MosaicError as error:
+            problem = f"{project}: {error}"
+    await _TrainPage(frame, draft).build(preset, problem, kept=bool(project and not problem))
 
 
 class _TrainPage:
@@ -68,15 +77,18 @@ class _TrainPage:
         self._tab = "Form"
         self._section = "resources"
 
-    async def build(self) -> None:
+    async def build(self, preset: str = "", problem: str = "", *, kept: bool = False) -> None:
         self._page = box("m-page")
-        self._build_panels()
-        await self._load_env()
+        self._build_panels(preset, problem)
+        await self._load_env(kept=kept)
 
-    def _build_panels(self) -> None:
+    def _build_panels(self, preset: str = "", problem: str = "") -> None:
         with self._page, box("m-cols t-cols").style("grid-template-columns:minmax(0,1fr) 340px"):
             with box("stack gap-4"):
-                EnvPicker(self._draft.env, self._choose_env)
+                project = str(self._draft.further.get("project", ""))
+                with box("stack gap-4"):
+                    ProjectPanel(self._frame.facts, project, preset, problem, self._take_project)
+                    EnvPicker(self._draft.env, self._choose_env)
                 self._agents = AgentTable(self._draft, self._changed)
                 with panel("Options") as end:
                     with end:
@@ -95,15 +107,25 @@ class _TrainPage:
                 )
 
     async def _take_file(self, config: RunConfig) -> None:
-        """Replace the form by what a file says; the number of seeds is not part of it."""
-        seeds, self._draft = self._draft.seeds, Draft.of(config)
-        self._draft.seeds = seeds
+        await self._fill(Draft.of(config), "The form now holds what the file says.")
+
+    async def _take_project(self, config: RunConfig | None, preset: str) -> None:
+        """Replace the form by a preset; without a project what it holds stays, and the run belongs to none."""
+        if config is not None:
+            await self._fill(Draft.of(config), "The form now holds what the project says.", preset)
+        else:
+            self._draft.further.pop("project", None)
+            await self._fill(self._draft, "The run belongs to no project.")
+
+    async def _fill(self, draft: Draft, words: str, preset: str = "") -> None:
+        """Show another draft; the number of seeds is not part of it."""
+        draft.seeds, self._draft = self._draft.seeds, draft
         self._forms.clear()
         with self._page:  # the button that was pressed is about to be deleted
             self._page.clear()
-            self._build_panels()
+            self._build_panels(preset)
             await self._load_env(kept=True)
-            say("The form now holds what the file says.")
+            say(words)
 
     async def _choose_env(self, env: EnvID) -> None:
         self._draft.env = env
