@@ -18,7 +18,7 @@ class PolicyFunction(Protocol):
     It is given the leaves of the observation space in Gymnasium's order, each as float32 [batch, …] with the env's own
     numbers (a Discrete is one number), the state of each agent's memory, or None, and the legal actions as float32
     [batch, choices], or None. It returns rows: logits or values of each choice, or the numbers of a Box action, and the
-    new state. Illegal actions are excluded and numbers are clipped to the bounds by whoever calls it.
+    new state. Illegal actions are excluded and numbers are clipped to the bounds by the caller.
     """
 
     def __call__(

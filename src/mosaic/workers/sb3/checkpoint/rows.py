@@ -34,7 +34,7 @@ class Part(NamedTuple):
 def row_parts(document: Document) -> tuple[Part, ...]:
     """Return the parts of the row of an observation space, in SB3's order."""
     found: list[Part] = []
-    for key, inner in _documents(document):
+    for key, inner in part_documents(document):
         start = found[-1].start + found[-1].size if found else 0
         found.append(Part(key, start, _shape(inner)))
     return tuple(found)
@@ -43,7 +43,7 @@ def row_parts(document: Document) -> tuple[Part, ...]:
 def sb3_row(space: Space[object], facts: Sb3Facts) -> RowCode | None:
     """Return the code of an env's observations; None if the policy saw other ones."""
     parts, steps = row_parts(facts.observation), []
-    for part, (key, inner) in zip(parts, _documents(facts.observation), strict=True):
+    for part, (key, inner) in zip(parts, part_documents(facts.observation), strict=True):
         if key is not None and not (isinstance(space, spaces.Dict) and key in space.spaces):
             break
         own = space if key is None else space[key]  # type: ignore[index]
@@ -86,7 +86,8 @@ def _encoded(space: Space[object], document: Document) -> RowCode | None:
     return code if [code.width] == list(document["shape"]) else None
 
 
-def _documents(document: Document) -> Iterator[tuple[str | None, Document]]:
+def part_documents(document: Document) -> Iterator[tuple[str | None, Document]]:
+    """Yield the key and the space of each part of an observation space."""
     if document["space"] == "Dict":
         yield from ((str(key), part) for key, part in document["parts"])
     else:
