@@ -20,6 +20,7 @@ from mosaic.policies.controller import Explains, PolicyController, PolicyRequest
 from mosaic.policies.network import NetworkPolicyController
 from mosaic.workers.sb3.checkpoint.controllers import load_controller
 from mosaic.workers.sb3.checkpoint.writer import write_policy
+from mosaic.workers.sb3.checkpoint.zip_policy import play_zip
 from tests.workers.sb3.models import CHOICE, CLASSES, FORCE, PARTS, PICTURE, VECTOR, Spaces, action_of, make_model
 
 AGENT = "agent_0"
@@ -105,18 +106,20 @@ def predicted(model: Any, shown: list[Any]) -> list[Any]:
 def test_actions_are_those_of_the_model(case: str, tmp_path: Path) -> None:
     algorithm, observation, action, options = CASES[case]
     model = make_model(algorithm, observation, action, **options)
-    controller = written(model, tmp_path)
-    controller.begin((AGENT,), 0)
+    players = written(model, tmp_path), play_zip(tmp_path / "learner.zip", request_of(observation, action))
+    for player in players:
+        player.begin((AGENT,), 0)
     shown = drawn_observations(observation, 200)
     chosen_by_model = predicted(model, shown)
     for seen, wanted in zip(shown, chosen_by_model, strict=True):
-        chosen = act(controller, seen)
-        if isinstance(action, spaces.Box):
-            np.testing.assert_allclose(chosen, wanted, atol=1e-5)
-            assert np.asarray(chosen).dtype == action.dtype
-        else:
-            assert np.array_equal(chosen, wanted)
-        assert action.contains(chosen)
+        for player in players:
+            chosen = act(player, seen)
+            if isinstance(action, spaces.Box):
+                np.testing.assert_allclose(chosen, wanted, atol=1e-5)
+                assert np.asarray(chosen).dtype == action.dtype
+            else:
+                assert np.array_equal(chosen, wanted)
+            assert action.contains(chosen)
     assert len({np.asarray(each).tobytes() for each in chosen_by_model}) > 1  # else it might ignore what it sees
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -12,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mosaic.core.errors import FormatError
 from mosaic.core.reference import explain
 from mosaic.store.checkpoints import PolicyEntry
+from mosaic.workers.sb3.checkpoint.zip_file import statistics_beside
 
 MARK = "@CHECKPOINT"
-_STATISTICS = re.compile(r"vec_?norm.*\.(pkl|pickle)$", re.I)  # vecnormalize.pkl, model_vecnormalize_1000_steps.pkl, …
 PLAYABLE = (".onnx", ".safetensors", ".zip")  # file formats of a policy; .zip: saved by Stable-Baselines3
 
 
@@ -117,13 +116,6 @@ class ProgramFiles:
             raise UnusableCheckpointError(f"'{name}' is not a name below $MOSAIC_CHECKPOINT_DIR ({self._folder}).")
         if not path.exists():
             raise UnusableCheckpointError(f"There is no '{name}' in $MOSAIC_CHECKPOINT_DIR ({self._folder}).")
-
-
-def statistics_beside(path: Path) -> str | None:
-    """Return the name of the VecNormalize statistics file beside a zip, found by name alone."""
-    if path.suffix != ".zip":
-        return None
-    return min((each.name for each in path.parent.iterdir() if _STATISTICS.search(each.name)), default=None)
 
 
 def _plain_files(path: Path) -> Iterator[Path]:
