@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def load_saved_policy(path: Path, request: PolicyRequest) -> PolicyController:
-    """Return a controller for a saved policy; nothing in the file is unpickled or run as Python."""
+    """Return a controller for a saved policy; without --trust nothing in the file is unpickled."""
     match path.suffix:
         case ".safetensors":
             from mosaic.models.weights_file import load_weights

@@ -12,9 +12,15 @@ from pydantic import Field
 
 from mosaic.core.errors import FormatError, InputError, TrustError, unknown
 from mosaic.envs.env import EnvSpec
-from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest, Sampling, default_sampling
+from mosaic.policies.controller import (
+    PolicyController,
+    PolicyKind,
+    PolicyRequest,
+    Sampling,
+    TrainedPolicyOptions,
+    default_sampling,
+)
 from mosaic.store.archives.trust import VARIABLE, trust_given
-from mosaic.store.policies.run_policy import TrainedPolicyOptions
 from mosaic.workers.sb3.checkpoint.controllers import make_controller
 from mosaic.workers.sb3.checkpoint.facts import (
     ACTIVATIONS,
