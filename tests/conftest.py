@@ -7,20 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+
+from tests.distribution import GroupScheduling, rank
 
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and what they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# What is slow to start (a browser, Ray, a server, compiled code) is started by one worker process only, and once.
-GROUPS = {
-    "browser": ["ui/web"],
-    "ray": ["runs/test_search_ray.py", "runtimes/ray", "workers/rllib"],
-    "guard": ["server/auth/test_guard.py"],
-    "openapi": ["server/test_openapi.py"],
-    "kill": ["runs/test_kill.py"],
-    "compiled": ["envs/compiled"],  # numba would compile the same functions in every process
-    "tabular": ["learners/tabular"],
-}
 HERE = Path(__file__).parent
 # Tests that use these fixtures, or are in these places and take many seconds of CPU, run in `make test` and not in
 # `make check`.
@@ -71,23 +64,33 @@ def runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mosaic.runs.run.start_attempt", attempt_here)
 
 
+@pytest.fixture
+def short_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every run of a few steps train in the test's own process; longer ones have processes, as ever."""
+    from tests.in_process import short_attempt_here
+
+    monkeypatch.setattr("mosaic.runs.run.start_attempt", short_attempt_here)
+
+
 def pytest_collectstart() -> None:
     """Keep what pytest makes of the test files for the next time: PettingZoo's knights_archers_zombies forbids it."""
     sys.dont_write_bytecode = NO_BYTECODE
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
-    groups = {HERE / place: name for name, places in GROUPS.items() for place in places}
     slow = {HERE / place for place in SLOW_PLACES}
-    grouped = set()
     for item in items:
-        for place in (item.path, *item.path.parents):
-            if place in groups:
-                item.add_marker(pytest.mark.xdist_group(groups[place]))
-                grouped.add(item)
         heavy = item.path in slow or SLOW_FIXTURES & set(item.fixturenames)
         if heavy and item.get_closest_marker("slow") is None:
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.chosen)
-    if hasattr(config, "workerinput"):  # long tests first: at the end no worker waits for another's
-        items.sort(key=lambda item: item in grouped or item.get_closest_marker("slow") is None)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: rank(item.nodeid, slow=item.get_closest_marker("slow") is not None))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    if config.getoption("dist") != "loadscope":
+        return None
+    config.option.loadscopereorder = False  # the order is ours
+    return GroupScheduling(config, log)

@@ -18,7 +18,9 @@ from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdo
 from pathlib import Path
 from unittest.mock import patch
 
+from mosaic.config.field_types import MOST_STEPS
 from mosaic.core.machine import boot_id
+from mosaic.runs.launch import start_attempt
 from mosaic.runs.lifecycle import Life, RecordEnd, WorkerExited, WorkerFailed, WorkerReturned, WorkerStarted, advance
 from mosaic.runs.processes import look
 from mosaic.runs.run import Run
@@ -31,6 +33,8 @@ from mosaic.store.run_folder import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
 from mosaic.store.state import ProcessRecord, RunState, State
 from mosaic.workers import host
+
+_FEW_STEPS = 4000
 
 
 def attempt_here(folder: RunFolder, attempt: int, *, trust: bool = False) -> None:
@@ -62,6 +66,14 @@ def trained_here(home: Path, config: Asked) -> Run:
     run = Trainer(home).submit(config, start=False)
     attempt_here(run.folder, 1)
     return run
+
+
+def short_attempt_here(folder: RunFolder, attempt: int, *, trust: bool = False) -> None:
+    """Run an attempt in this process if it ends by itself after a few steps, else in processes of its own."""
+    training = folder.read_config().training
+    ends = training.episodes is not None or training.stop_reward is not None
+    here = ends or (training.total_timesteps or MOST_STEPS) <= _FEW_STEPS
+    (attempt_here if here else start_attempt)(folder, attempt, trust=trust)
 
 
 def _host(folder: RunFolder, attempt: int, record: RunState, *, trust: bool) -> tuple[int, list[dict[str, object]]]:

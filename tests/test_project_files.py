@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from mosaic.core.version import VERSION
-from tests.conftest import GROUPS, HERE, SLOW_PLACES
+from tests.conftest import HERE, SLOW_PLACES
+from tests.distribution import GROUPS, LONGEST
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "mosaic"
@@ -117,6 +118,8 @@ def test_the_paths_through_the_code_stay_short():
     ] == []
 
 
-def test_places_of_slow_and_grouped_tests_exist():
+def test_places_of_slow_long_and_grouped_tests_exist():
     places = itertools.chain(SLOW_PLACES, *GROUPS.values())
     assert [place for place in places if not (HERE / place).exists()] == []
+    tests = [place.partition("::")[::2] for place in LONGEST]
+    assert [name for file, name in tests if name and f"def {name}(" not in (HERE / file).read_text()] == []

@@ -34,7 +34,7 @@ def lie(name, **options):
 
 @pytest.mark.slow
 @pytest.mark.chosen
-def test_toy_keeps_every_promise(tmp_path):
+def test_toy_keeps_every_promise(short_runs_here, tmp_path):
     config = run_config("toy", {"iteration_s": 0.01}, training={"total_timesteps": 6000})
     report = check_worker("toy", config, home=tmp_path, rng=Random(3))
     assert report.worker == "toy"
@@ -74,9 +74,10 @@ def test_toy_keeps_every_promise(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.chosen
-def test_script_keeps_every_promise_and_what_it_does_not_promise_is_refused():
+def test_script_keeps_every_promise_and_what_it_does_not_promise_is_refused(short_runs_here):
     command = [sys.executable, "-c", ENDLESS]
-    report = check_worker("script", run_config("script", {"command": command}, training={"total_timesteps": 50}))
+    config, short = (run_config("script", {"command": command}, training={"total_timesteps": n}) for n in (50, 20))
+    report = check_worker("script", config, short=short)
     assert report.proven == (
         "options of program",
         "resources",

@@ -56,7 +56,7 @@ def refusal(wanted, home):
 
 @pytest.mark.slow
 @pytest.mark.chosen
-def test_every_declared_capability_is_proven():
+def test_every_declared_capability_is_proven(short_runs_here):
     wanted = config(
         CARTPOLE,
         {"threads": 1, "report_every_steps": 8192},

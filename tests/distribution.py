@@ -1,0 +1,58 @@
+"""Distribution of the tests over worker processes: what is slow to start stays together, long tests come first."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from xdist.scheduler import LoadScopeScheduling
+
+# What is slow to start (Ray, a browser, a server, compiled code) is started by one worker process only, and once.
+# The longest groups come first.
+GROUPS = {
+    "ray": ["runs/test_search_ray.py", "runtimes/ray", "workers/rllib"],
+    "browser": ["ui/web"],
+    "kill": ["runs/test_kill.py"],
+    "compiled": ["envs/compiled"],  # numba would compile the same functions in every process
+    "tabular": ["learners/tabular"],
+    "guard": ["server/auth/test_guard.py"],
+    "hostile": ["server/test_hostile_requests.py"],
+    "openapi": ["server/test_openapi.py"],
+    "damage": ["store/test_index_damage.py"],
+}
+# Single tests that take longest, some of them waiting: the end of the run should not be one process with one of these.
+LONGEST = [
+    "workers/native/test_native_worker.py::test_every_declared_capability_is_proven",
+    "workers/tabular/test_tabular_worker.py::test_every_declared_capability_is_proven",
+    "workers/test_worker_contract.py",
+    "runs/test_supervisor_guard.py",
+    "learners/test_learning_gates.py",
+    "learners/dqn/test_torch_engine.py",
+    "workers/test_same_on_any_machine.py",
+]
+_PLACES = {PurePosixPath("tests", place): name for name, places in GROUPS.items() for place in places}
+
+
+def group_of(nodeid: str) -> str | None:
+    """Return the name of the test's group; None for a test that may run in any process."""
+    file = PurePosixPath(nodeid.partition("::")[0])
+    return next((_PLACES[place] for place in (file, *file.parents) if place in _PLACES), None)
+
+
+def rank(nodeid: str, *, slow: bool) -> int:
+    """Return the place of a test in the order of the run: groups, the longest, slow tests, all others."""
+    if group := group_of(nodeid):
+        return list(GROUPS).index(group)
+    for index, start in enumerate(LONGEST, len(GROUPS)):
+        if nodeid.startswith(f"tests/{start}"):
+            return index
+    return len(GROUPS) + len(LONGEST) + (not slow)
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """Scheduler that gives a group to one process and every other test to the next that is free.
+
+    The marks that pytest-xdist has for this change ids of tests, which pytest 9.2 does not let it do: they are ignored.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid) or nodeid
