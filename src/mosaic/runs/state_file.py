@@ -69,6 +69,7 @@ class StateFile:
         forced: bool = False,
     ) -> bool:
         """Write the final state, retrying for `try_for_s`. If that fails, the run will be read as lost, which is true.
+        In a folder that was deleted nothing is retried.
 
         `before` writes what must exist once the run counts as ended.
         """
@@ -79,7 +80,7 @@ class StateFile:
         deadline_s = monotonic() + try_for_s
         if not self.write():
             self._reserve.give_back()
-            while not self.write() and monotonic() < deadline_s:
+            while not self.write() and self._folder.path.exists() and monotonic() < deadline_s:
                 time.sleep(_TRY_AGAIN_AFTER_S)  # there is no notification when space is available again
         self._reserve.give_back()
         return not self._unwritten
