@@ -23,6 +23,7 @@ SLOW_PLACES = [
     "envs/vector/test_multi_process.py",
     "learners/dqn/test_torch_engine.py",
     "learners/engines/test_torch.py",
+    "learners/engines/test_torch_tasks.py",
     "learners/tabular/test_tabular_engines.py",
     "learners/test_probes.py",
     "policies/minimax/test_minimax_connect_four.py",

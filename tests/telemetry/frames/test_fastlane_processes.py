@@ -55,12 +55,6 @@ def last_words(reader: Program) -> dict[str, Any]:
     return words
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
-    remove_ring(tmp_path)
-
-
 @pytest.mark.parametrize("seconds", [pytest.param(2, marks=pytest.mark.chosen), 60])
 @pytest.mark.slow
 @pytest.mark.timeout(900)

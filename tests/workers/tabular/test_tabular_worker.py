@@ -1,7 +1,6 @@
 """Tables as runs: what the worker declares, and what it says when it cannot."""
 
 import json
-import os
 from random import Random
 
 import numpy as np
@@ -20,17 +19,11 @@ from mosaic.workers.inbox import Inbox
 from mosaic.workers.registry import load_worker, parse_params
 from tests.in_process import trained_here
 from tests.workers.hosting import new_folder, run_config
+from tests.workers.tabular.tabular_cases import finished
 
 FULL_SPEED = {"epsilon": 1.0, "epsilon_schedule": "constant", "learning_rate": 1.0, "discount_factor": 1.0}
 GAME = {"env_id": "classic/tictactoe_v3"}
 FOUR = {"env_id": "classic/connect_four_v3"}
-
-
-def finished(home, config):
-    """Train here, unless it starts Ray, which a process has only one of."""
-    run = Trainer(home).submit(config) if config.resources.runtime == "ray" else trained_here(home, config)
-    assert run.wait(90) == "finished", run.log()
-    return run
 
 
 @pytest.mark.slow
@@ -261,148 +254,6 @@ def test_a_hashed_table_that_meets_its_limit_ends_the_run(tmp_path):
     assert "65,536 places × 7 actions needs 4,194,304 bytes" in run.reason
 
 
-ENVS = """
-import gymnasium, numpy as np
-from gymnasium.spaces import Discrete, MultiBinary
-
-class FirstBit(gymnasium.Env):
-    observation_space, action_space = MultiBinary(100), Discrete(2)
-    odd_reward, odd_mask = 0.0, [1, 1]
-
-    def _show(self):
-        self.shown = np.zeros(100, np.int8)
-        self.shown[:2] = self.np_random.integers(0, 2, 2)
-        mask = self.odd_mask if self.count == 2 else [1, 1]
-        return self.shown, {"action_mask": np.array(mask, np.int8)}
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.count = 0
-        return self._show()
-
-    def step(self, action):
-        reward = float(action == self.shown[0]) + (self.odd_reward if self.count == 2 else 0.0)
-        self.count += 1
-        seen, info = self._show()
-        return seen, reward, self.count == 8, False, info
-
-class Ring(gymnasium.Env):
-    observation_space, action_space = Discrete(5), Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.place = 0
-        return self.place, {}
-
-    def step(self, action):
-        self.place = (self.place + int(self.np_random.integers(3)) + action) % 5
-        return self.place, float(self.place == 0), False, False, {}
-
-class Corridor(gymnasium.Env):
-    observation_space, action_space = Discrete(6), Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.place = 0
-        return self.place, {}
-
-    def step(self, action):
-        self.place = min(max(self.place + (1 if action else -1), 0), 5)
-        return self.place, float(self.place == 5), self.place == 5, False, {}
-
-class Counted(Corridor):
-    def step(self, action):
-        *step, info = super().step(action)
-        return *step, {"custom_metrics": {"coins": 4}} if step[2] else info
-
-class PaysNan(FirstBit):
-    odd_reward = float("nan")
-
-class ForbidsAll(FirstBit):
-    odd_mask = [0, 0]
-"""
-
-
-@pytest.fixture
-def own_envs(tmp_path, monkeypatch):
-    place = tmp_path / "own"
-    place.mkdir()
-    (place / "tabular_worker_envs.py").write_text(ENVS)
-    monkeypatch.syspath_prepend(str(place))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(place), os.environ.get("PYTHONPATH", "")]))
-    return "python:tabular_worker_envs:"
-
-
-def test_an_env_that_never_ends_stops_when_asked_and_reports_meanwhile(tmp_path, own_envs):
-    run = finished(
-        tmp_path,
-        run_config("tabular", {"report_every_steps": 1000}, environment={"env_id": f"{own_envs}Ring"},
-                   training={"total_timesteps": 4321}),
-    )  # fmt: skip
-    events = [event for event in run.events() if event["kind"] == "iteration"]
-    reports = [event for event in events if event.get("trigger") != "clock"]  # a slow machine has more
-    assert [event["env_steps"] for event in reports] == [1000, 2000, 3000, 4321]
-    assert all(event["custom_metrics"]["td_error"] > 0.0 for event in reports)
-    assert run.checkpoints()[-1].env_steps == 4321
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        ({}, "every action was tried in each of 5 states"),
-        ({"resources": {"runtime": "parallel", "num_env_runners": 2}}, "every action was tried in each of 5 states"),
-        ({"params": {"compile_env": False}}, "itself, step by step: compile_env is off"),
-    ],
-    ids=["single", "parallel", "off"],
-)
-def test_an_own_env_is_compiled_where_that_is_proven_and_the_log_says_which_way(tmp_path, own_envs, settings, text):
-    params = settings.pop("params", {})
-    run = finished(
-        tmp_path,
-        run_config("tabular", params, environment={"env_id": f"{own_envs}Corridor"},
-                   training={"total_timesteps": 20_000}, **settings),
-    )  # fmt: skip
-    assert text in run.log()
-    assert "compiled twin" not in run.log()
-    if not params:
-        assert f"q_learning on arrays compiled from {own_envs}Corridor" in run.log()
-    examined = [event for event in run.events() if event["kind"] == "evaluation"]
-    assert examined[-1]["episode_reward_mean"] == 1.0
-    assert examined[-1]["episode_len_mean"] == 5.0
-    assert run.checkpoints()[-1].env_steps == 20_000
-
-
-ON_RUNTIMES = [
-    ("parallel", "2 processes"),
-    pytest.param("ray", "2 Ray actors here", marks=[pytest.mark.slow, pytest.mark.chosen]),
-    pytest.param("mpi", "2 MPI ranks", marks=[pytest.mark.slow, pytest.mark.chosen]),
-]
-
-
-@pytest.mark.parametrize(("runtime", "words"), ON_RUNTIMES)
-def test_an_own_env_that_cannot_be_compiled_is_stepped_in_several_processes(tmp_path, own_envs, runtime, words):
-    config = run_config("tabular", environment={"env_id": f"{own_envs}Ring"}, training={"total_timesteps": 3001},
-                        resources={"runtime": runtime, "num_env_runners": 2})  # fmt: skip
-    run = finished(tmp_path, config)
-    assert "stepped in several processes: it cannot be compiled to arrays: it is stochastic" in run.log()
-    assert f"q_learning in {own_envs}Ring, {words}" in run.log()
-    assert run.checkpoints()[-1].env_steps == 3001
-
-
-@pytest.mark.parametrize(("runtime", "words"), ON_RUNTIMES[1:])
-def test_an_own_env_is_compiled_for_an_algorithm_that_looks_back_on_several_processes(
-    tmp_path, own_envs, runtime, words
-):
-    config = run_config("tabular", {"epsilon": 0.5}, environment={"env_id": f"{own_envs}Corridor"},
-                        training={"total_timesteps": 40_000, "algorithm": "monte_carlo"},
-                        resources={"runtime": runtime, "num_env_runners": 2})  # fmt: skip
-    run = finished(tmp_path, config)
-    assert f"monte_carlo on arrays compiled from {own_envs}Corridor, {words}" in run.log()
-    examined = [event for event in run.events() if event["kind"] == "evaluation"]
-    assert examined[-1]["episode_reward_mean"] == 1.0
-    assert run.checkpoints()[-1].env_steps == 40_000
-
-
 @pytest.mark.parametrize("env_id", [GAME["env_id"], FOUR["env_id"]])
 def test_a_game_is_learned_on_the_engine_that_was_asked_for(tmp_path, env_id):
     config = run_config("tabular", {"table_engine": "numpy"}, environment={"env_id": env_id},
@@ -411,14 +262,6 @@ def test_a_game_is_learned_on_the_engine_that_was_asked_for(tmp_path, env_id):
     assert "step by step: " in run.log()
     assert "the engine numpy" in run.log()
     assert run.checkpoints()[-1].env_steps == 200
-
-
-def test_what_is_not_merged_is_refused_on_several_processes_with_the_reason(tmp_path, own_envs):
-    config = run_config("tabular", {"table": "hashed"}, environment={"env_id": f"{own_envs}Ring"},
-                        training={"total_timesteps": 100},
-                        resources={"runtime": "parallel", "num_env_runners": 2})  # fmt: skip
-    with pytest.raises(InputError, match="cannot be stepped in several processes: hashed tables are not merged"):
-        Trainer(tmp_path).submit(config)
 
 
 def test_a_run_against_random_ends_with_a_report_that_has_a_reward(tmp_path):
@@ -432,38 +275,6 @@ def test_a_run_against_random_ends_with_a_report_that_has_a_reward(tmp_path):
 
 
 LIST = {"table_engine": "list", "discount_factor": 0.5, "epsilon": 0.3}
-
-
-def test_states_without_number_are_learned_resumed_and_played(tmp_path, monkeypatch, own_envs):
-    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path))
-    from mosaic import evaluate
-
-    env_id = f"{own_envs}FirstBit"
-    run = finished(
-        tmp_path,
-        run_config("tabular", {**LIST, "report_every_steps": 400}, environment={"env_id": env_id},
-                   training={"total_timesteps": 4000}, evaluation={"every_steps": 2000, "episodes": 5}),
-    )  # fmt: skip
-    assert "each is known by a hash: the probability that any two of a million states share one is 1 in" in run.log()
-    result = evaluate(env_id, {"*": f"run:{run.id}"}, episodes=5, seed=1).to_json()
-    assert result["agents"]["agent_0"]["return_mean"] == 8.0
-    examined = [event for event in run.events() if event["kind"] == "evaluation"]
-    assert [event["env_steps"] for event in examined] == [2000, 4000]
-    assert examined[-1]["episode_reward_mean"] == 8.0
-    assert examined[-1]["episodes"] == 5
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [("PaysNan", "The reward is nan; it should be a finite number"), ("ForbidsAll", "allows no action")],
-)
-def test_an_env_that_misbehaves_ends_the_run(tmp_path, own_envs, name, text):
-    environment = {"env_id": own_envs + name, "options": {"info_masks": True}}
-    run = trained_here(
-        tmp_path, run_config("tabular", LIST, environment=environment, training={"total_timesteps": 100})
-    )
-    assert run.state == "failed"
-    assert text in run.reason
 
 
 @pytest.mark.parametrize("tables", ["one", "two"])
@@ -524,15 +335,6 @@ def test_the_facts_of_a_checkpoint_are_json(tmp_path):
     folder = run.checkpoints()[-1].path
     assert json.loads((folder / "facts.json").read_text())["iteration"] == 2
     assert np.isfinite(load_file(folder / "table.safetensors")["values"]).all()
-
-
-def test_an_own_env_with_custom_metrics_is_stepped_and_they_are_reported(tmp_path, own_envs):
-    config = run_config("tabular", environment={"env_id": f"{own_envs}Counted"}, training={"total_timesteps": 200})
-    run = finished(tmp_path, config)
-    assert "it reports custom_metrics" in run.log()
-    last = [event for event in run.events() if event["kind"] == "iteration"][-1]
-    assert last["custom_metrics"]["coins"] == 4.0
-    assert last["custom_metrics"]["epsilon"] > 0
 
 
 def test_no_env_is_made_while_a_compiled_loop_is_timed(tmp_path, monkeypatch):
