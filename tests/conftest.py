@@ -1,15 +1,17 @@
-"""Signals as a terminal gives them, and the distribution of the tests over worker processes."""
+"""Signals as a terminal gives them, distribution of the tests over worker processes, and the end of runs they left."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
 
 from tests.distribution import GroupScheduling, rank
+from tests.leftovers import stop_runs_below
 
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and what they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -87,6 +89,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
             item.add_marker(pytest.mark.chosen)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: rank(item.nodeid, slow=item.get_closest_marker("slow") is not None))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Function) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Stop the runs that a failed test has started: it did not come to the line that ends them."""
+    report = yield
+    if report.failed and (folder := getattr(item, "funcargs", {}).get("tmp_path")):
+        stop_runs_below(folder)
+    return report
 
 
 @pytest.hookimpl(optionalhook=True)

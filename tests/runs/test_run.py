@@ -28,6 +28,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.store.lock import RunLock, held
 from mosaic.store.run_manifest import read_run_manifest
 from mosaic.store.state import State
+from tests.leftovers import stop_runs_below
 from tests.runs.run_cases import LONG, asked_of, assert_no_gap, curve, eventually, first_event, toy
 
 
@@ -351,3 +352,12 @@ def test_following_ends_with_the_run_and_misses_nothing(trainer: Trainer) -> Non
     assert numbers == list(range(1, len(numbers) + 1))
     assert numbers == [event["seq"] for event in run.events()]
     assert [event["seq"] for event in run.events(after_seq=numbers[-3])] == numbers[-2:]
+
+
+def test_runs_that_a_failed_test_left_are_stopped(trainer: Trainer, tmp_path: Path) -> None:
+    run = trainer.submit(toy())
+    first_event(run)
+    stop_runs_below(tmp_path / "elsewhere")
+    assert run.state is State.RUNNING
+    stop_runs_below(tmp_path)
+    assert run.wait(60) is State.STOPPED

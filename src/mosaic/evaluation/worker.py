@@ -75,7 +75,7 @@ class GameRunner:
         self._runner: LocalEnvRunner | None = None
 
     def play(self, game: GameTask, camera: FilmCamera | None = None) -> EpisodeResult:
-        plan, runner = self._plan, self._seated(game.mapping)
+        plan, runner = self._plan, self._runner_of(game.mapping)
         began = monotonic()
         with exits_refused(self._env.spec.env_id):
             episode = self._episode(game, runner, camera)
@@ -108,7 +108,7 @@ class GameRunner:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _seated(self, mapping: int) -> LocalEnvRunner:
+    def _runner_of(self, mapping: int) -> LocalEnvRunner:
         """Return the runner of this mapping; close the controllers of the previous one, which may own processes."""
         if self._runner is None or mapping != self._mapping:
             if self._runner is not None:

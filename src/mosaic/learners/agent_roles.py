@@ -244,8 +244,8 @@ def _said(config: RunConfig, agents: Sequence[AgentID]) -> dict[AgentID, tuple[P
     rules = PolicyMapping.of(config.agents)
     everybody = PolicyMapping((*rules.rules, ("*", "")))
     everybody.check(agents)
-    seats = {agent: everybody.key_of(agent).policy for agent in agents}
-    return {agent: (policy,) for agent, policy in seats.items() if policy}
+    policies = {agent: everybody.key_of(agent).policy for agent in agents}
+    return {agent: (policy,) for agent, policy in policies.items() if policy}
 
 
 def _plan(

@@ -116,14 +116,14 @@ def evaluate_learners(
         names = _policy_names(config, env.spec) if policy_of is None else policy_of
         line_ups = _LineUps(env.spec, fixed or {}, names, league)
         make_policy = by_episode.make if by_episode is not None else lambda spec, agent, policy: make(spec, agent)
-        seats = _Seats(env, make_policy, league, shown, stopped)
+        episodes = _EvaluationEpisodes(env, make_policy, league, shown, stopped)
         seeds = distinct_seeds(config.evaluation.episodes, config.seed, "evaluation")
         for opponent in _opponents(config, env.spec, league):
             played: list[PlayedEpisode] = []
             for whole, every in line_ups.against(opponent, len(seeds)):
                 for line_up, numbers in _by_episode(whole, every, by_episode):
                     numbered = [(number, seeds[number]) for number in numbers]
-                    played += seats.play(line_up, numbered)
+                    played += episodes.play(line_up, numbered)
             if stopped():
                 return
             yield evaluation_record(played, env.spec.possible_agents, opponent)
@@ -230,7 +230,7 @@ def spread(names: Sequence[PolicyID], most: int) -> list[PolicyID]:
     return [names[place * (len(names) - 1) // (count - 1)] for place in range(count)]
 
 
-class _Seats:
+class _EvaluationEpisodes:
     """Env of an evaluation, and the controllers that play there."""
 
     def __init__(

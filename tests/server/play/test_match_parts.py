@@ -220,7 +220,7 @@ def test_spots_are_pressed_one_after_another() -> None:
 
 def test_messages_are_read_strictly() -> None:
     assert read_message('{"type": "key", "code": "KeyA", "down": true}') == Key(type="key", code="KeyA", down=True)
-    assert read_message('{"type": "seat", "agent": "a"}') == AssignPolicy(type="seat", agent="a")
+    assert read_message('{"type": "assign", "agent": "a"}') == AssignPolicy(type="assign", agent="a")
     for wrong in ("", "[]", '{"type": "key", "code": "KeyA", "down": 1}', '{"type": "rate", "hz": 1e9}', '{"type": 3}'):
         with pytest.raises(InputError, match="does not understand this message"):
             read_message(wrong)

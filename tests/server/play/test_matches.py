@@ -47,7 +47,7 @@ def test_only_its_owner_hands_an_agent_over_or_takes_it(client: TestClient) -> N
     with screen(client, match_id, "player_1") as owner, screen(client, match_id) as other:
         refused = "'player_1' belongs to another player: only that player hands it over or takes it."
         for policy in ("random", "human", None):
-            other.send("seat", agent="player_1", policy=policy)
+            other.send("assign", agent="player_1", policy=policy)
             assert other.until_refused() == refused
         other.send("swap")
         assert other.until_refused() == refused
@@ -55,9 +55,9 @@ def test_only_its_owner_hands_an_agent_over_or_takes_it(client: TestClient) -> N
             pass
         assert gone.value.reason == refused
         assert owner.agent("player_1")["policy"] == "human"
-        owner.send("seat", agent="player_1", policy="random")
+        owner.send("assign", agent="player_1", policy="random")
         other.until(lambda s: s["agents"][0]["policy"] == "random")
-        other.send("seat", agent="player_1", policy="human")  # nobody's now
+        other.send("assign", agent="player_1", policy="human")  # nobody's now
         other.until(lambda s: s["agents"][0]["policy"] == "human")
 
 
@@ -89,11 +89,11 @@ def test_take_over_hand_back_and_swap(client: TestClient) -> None:
         seat.send("press", spot="cell1")
         seat.send("step")
         seat.until(lambda s: s["step"] == 1)
-        seat.send("seat", agent="player_2", policy="human")
+        seat.send("assign", agent="player_2", policy="human")
         seat.until(lambda s: s["chooser"] == "player_2")
         seat.send("pause", on=False)
         seat.move("cell2")
-        seat.send("seat", agent="player_2")
+        seat.send("assign", agent="player_2")
         seat.until(lambda s: s["agents"][1]["policy"] == "minimax")
         seat.move("cell4")
         seat.until(lambda s: s["step"] == 4 and s["chooser"] == "player_1")
@@ -120,9 +120,9 @@ def test_what_the_policy_thinks(client: TestClient) -> None:
         assert advice["policy"] == "minimax"
         assert advice["value"] == 0
         assert {thought["label"] for thought in advice["thoughts"]} == {f"cell {n}" for n in range(1, 10)}
-        seat.send("seat", agent="player_2", policy="random")
+        seat.send("assign", agent="player_2", policy="random")
         seat.until(lambda s: s["agents"][1]["policy"] == "random")
-        seat.send("seat", agent="player_1", policy="random")
+        seat.send("assign", agent="player_1", policy="random")
         told = seat.until(lambda s: s["advice"] is not None and s["advice"]["note"])
         assert told["advice"]["note"] == "random cannot say what it thinks."
 
@@ -130,11 +130,11 @@ def test_what_the_policy_thinks(client: TestClient) -> None:
 def test_words_for_a_policy_that_is_refused(client: TestClient) -> None:
     match_id = open_match(client, TICTACTOE, {"player_1": "human", "player_2": "minimax"})
     with screen(client, match_id) as seat:
-        seat.send("seat", agent="player_2", policy="minimaks")
+        seat.send("assign", agent="player_2", policy="minimaks")
         assert seat.until_refused().startswith("There is no policy named 'minimaks'. Did you mean 'minimax'?")
-        seat.send("seat", agent="player_3", policy="random")
+        seat.send("assign", agent="player_3", policy="random")
         assert seat.until_refused() == "There is no agent 'player_3' in this match. Agents: player_1, player_2."
-        seat.send("seat", agent="player_2", policy="uci:/bin/sh")
+        seat.send("assign", agent="player_2", policy="uci:/bin/sh")
         assert "does not run code or programs" in seat.until_refused()
         seat.send("act", action=99)
         assert seat.until_refused() == "'player_1' may not play 99, outside 0..8."
@@ -172,7 +172,7 @@ def test_a_policy_that_fails_is_named_and_a_restart_goes_on(tmp_path: Path, monk
             assert seat.state["error"] == "Step 1: policy 'random' played 99, outside 0..8, for agent 'player_2'."
             seat.send("press", spot="cell2")
             assert seat.until_refused().startswith("The episode cannot continue: Step 1: policy 'random'")
-            seat.send("seat", agent="player_2", policy="minimax")
+            seat.send("assign", agent="player_2", policy="minimax")
             seat.until(lambda s: s["agents"][1]["policy"] == "minimax")
             seat.send("restart")
             seat.until(lambda s: s["phase"] == "playing" and s["chooser"] == "player_1")

@@ -76,14 +76,14 @@ class SelfPlay:
         return {
             **self.league.to_arrays(),
             "league.snapshot_at": np.array([self.snapshot_at], np.int64),
-            "league.seated": np.array(places, np.int64),
+            "league.opponents": np.array(places, np.int64),
             "league.chance": to_array(self._generator),
         }
 
     def load_arrays(self, state: StateArrays) -> None:
         self.league.load_arrays(state)
         self.snapshot_at = int(state["league.snapshot_at"][0])
-        self._play_against([self.league.snapshots[k] for k in state["league.seated"]])
+        self._play_against([self.league.snapshots[k] for k in state["league.opponents"]])
         load_generator(self._generator, state["league.chance"])
 
 

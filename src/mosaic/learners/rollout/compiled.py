@@ -193,7 +193,7 @@ class CompiledRollouts:
             del assignment["brain"], assignment["league"]
         for name, arrays in (
             ("env", vector.arrays._asdict()),
-            ("seats", assignment),
+            ("assignment", assignment),
             ("tally", self.tally._asdict()),
         ):
             state |= {f"{name}.{field}": array for field, array in arrays.items()}

@@ -111,7 +111,7 @@ class Swap(ViewerMessage):
 class AssignPolicy(ViewerMessage):
     """Another policy for an agent: `human` takes it over, null hands it back."""
 
-    type: Literal["seat"]
+    type: Literal["assign"]
     agent: Agent
     policy: Policy | None = None
 

@@ -142,7 +142,7 @@ class AgentTables:
 
 
 def table_file(folder: Path, table: str) -> Path:
-    return folder / f"seat-{quote(table, safe='')}.safetensors"
+    return folder / f"table-{quote(table, safe='')}.safetensors"
 
 
 def is_hashed(file: Path) -> bool:

@@ -24,7 +24,7 @@ from mosaic.learners.tabular.training.agent_tables import AgentTables, TableSetu
 from mosaic.learners.tabular.training.rollout import MOST_RECORDED, Glance
 from mosaic.learners.tabular.training.twin import Statistics
 
-COUNTS = "seats.json"
+COUNTS = "agents.json"
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ export default {
       <span class="p-who"><b>{{ who(a) }}</b><span class="faint small">{{ a.agent }}{{ s.agents.length > 1 || s.step ? " · return " + number(a.return) : "" }}</span></span>
       <span class="end"><span class="small" :class="a.acting ? 'p-turn' : 'muted'">{{ status(a) }}</span>
         <select :aria-label="'Policy of ' + a.agent" :value="a.policy" @change="assign(a, $event)"><option v-for="p in offered(a)" :value="p">{{ p === "human" ? "a person" : p }}</option><option value="?">another policy…</option></select>
-        <button type="button" class="m-btn small" @click="send('seat', {agent: a.agent, policy: a.human ? null : 'human'})"><i v-html="a.human ? icons.user : icons.hand"></i>{{ a.human ? "Hand back" : "Take over" }}</button></span></div>
+        <button type="button" class="m-btn small" @click="send('assign', {agent: a.agent, policy: a.human ? null : 'human'})"><i v-html="a.human ? icons.user : icons.hand"></i>{{ a.human ? "Hand back" : "Take over" }}</button></span></div>
     <div class="p-board" :class="{many: onPicture.length > 60}" :style="{'--ratio': ratio, '--less': beside.length ? '44px' : '0px'}" ref="board">
       <canvas ref="canvas" tabindex="0" role="img" :aria-label="'Picture of ' + title + ', step ' + s.step" @click="click" @pointermove="point"></canvas>
       <template v-if="s.chooser && !s.paused">
@@ -63,7 +63,7 @@ export default {
       <span class="p-who"><b>{{ who(a) }}</b><span class="faint small">{{ a.agent }}{{ s.agents.length > 1 || s.step ? " · return " + number(a.return) : "" }}</span></span>
       <span class="end"><span class="small" :class="a.acting ? 'p-turn' : 'muted'">{{ status(a) }}</span>
         <select :aria-label="'Policy of ' + a.agent" :value="a.policy" @change="assign(a, $event)"><option v-for="p in offered(a)" :value="p">{{ p === "human" ? "a person" : p }}</option><option value="?">another policy…</option></select>
-        <button type="button" class="m-btn small" @click="send('seat', {agent: a.agent, policy: a.human ? null : 'human'})"><i v-html="a.human ? icons.user : icons.hand"></i>{{ a.human ? "Hand back" : "Take over" }}</button></span></div>
+        <button type="button" class="m-btn small" @click="send('assign', {agent: a.agent, policy: a.human ? null : 'human'})"><i v-html="a.human ? icons.user : icons.hand"></i>{{ a.human ? "Hand back" : "Take over" }}</button></span></div>
     <div class="p-ctl"><button type="button" class="m-btn" @click="send('pause', {on: !s.paused})"><i v-html="s.paused ? icons.play : icons.pause"></i>{{ s.paused ? "Resume" : "Pause" }}</button>
       <button type="button" class="m-btn" @click="send('step')"><i v-html="icons.step"></i>Step</button>
       <button type="button" class="m-btn" @click="send('restart')"><i v-html="icons.restart"></i>Restart</button>
@@ -83,7 +83,7 @@ export default {
         <p v-if="!s.moves.length" class="m-note p-none">No move yet.</p></div></section>
     <section v-if="many.length" class="m-panel"><header><h2 class="m-h2">Agents</h2><span class="end small faint">{{ many.length }}</span></header>
       <div class="m-body tight"><ul class="p-agents" tabindex="0" aria-label="Agents"><li v-for="a in many"><span class="clip"><b>{{ a.agent }}</b><br><span class="faint small clip">{{ who(a) }} · {{ number(a.return) }}</span></span>
-        <button type="button" class="m-btn small" @click="send('seat', {agent: a.agent, policy: a.human ? null : 'human'})">{{ a.human ? "Hand back" : "Take over" }}</button></li></ul></div></section>
+        <button type="button" class="m-btn small" @click="send('assign', {agent: a.agent, policy: a.human ? null : 'human'})">{{ a.human ? "Hand back" : "Take over" }}</button></li></ul></div></section>
   </div></template>
   <p v-else class="m-note">Opening the match…</p>
 </div>`,
@@ -275,7 +275,7 @@ export default {
     assign(a, event) {
       let policy = event.target.value;
       if (policy === "?") policy = window.prompt("Which policy? For example: random, minimax:depth=4, run:NAME@best", a.policy);
-      if (policy && policy !== a.policy) this.send("seat", { agent: a.agent, policy });
+      if (policy && policy !== a.policy) this.send("assign", { agent: a.agent, policy });
       event.target.value = a.policy;
     },
     offered(a) { return [...new Set([a.policy, ...this.policies, a.back])]; },

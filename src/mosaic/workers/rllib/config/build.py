@@ -44,7 +44,7 @@ from mosaic.workers.rllib.reporting.callbacks import MosaicCallback, callback_fa
 
 Mapping: TypeAlias = Callable[..., str]  # (agent, episode, …) -> module
 
-ENV = "mosaic_seats"  # name of our envs in RLlib's registry
+ENV = "mosaic_env"  # name of our envs in RLlib's registry
 EPISODES_AVERAGED = 100
 _AGGREGATION = ("num_aggregator_actors_per_learner", "max_requests_in_flight_per_aggregator_actor")
 
