@@ -33,7 +33,7 @@ class ExportPreset(Section):
     out: Reference = Field("exported", description="Folder or file to write, relative to the project's folder.")
     run: Reference | None = Field(None, description="Run to export: id, name or latest; None: the project's newest.")
     policy: Reference | None = Field(None, description="Policy of the run to export; None exports all of them.")
-    checkpoint: Reference | int = Field("best", description="Checkpoint to export: best, latest or env steps.")
+    checkpoint: Reference | int = Field("latest", description="Checkpoint to export: best, latest or env steps.")
     ir_version: int | None = Field(None, ge=3, le=30, description="Version of ONNX's format; None: the exporter's.")
     opset: int | None = Field(
         None, ge=7, le=30, description="Version of ONNX's operators; None: the exporter's default."

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption, TrustOption
+from mosaic.ui.cli.options import JsonOption, NoProjectOption, PresetOption, ProjectOption, TrustOption
 
 
 class TargetName(StrEnum):
@@ -18,23 +18,38 @@ class TargetName(StrEnum):
 
 
 def export(
-    run: Annotated[str, typer.Argument(help="The run: its id, a unique prefix, its name, or latest.")],
-    to: Annotated[
-        Path,
-        typer.Option(
-            "--out", metavar="PATH", help="A file (.onnx, .pt) for one policy, or a folder for all with policies.json."
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]",
+            help="The run: its id, a unique prefix, its name, or latest.",
+            show_default="in a project its newest",
         ),
-    ],
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="PATH",
+            help="A file (.onnx, .pt) for one policy, or a folder for all with policies.json.",
+            show_default="in a project its preset's",
+        ),
+    ] = None,
     policy: Annotated[
         list[str], typer.Option("--policy", metavar="NAME", help="One of its policies; repeatable. Default: all.")
     ] = [],  # noqa: B006 - Typer copies it
-    checkpoint: Annotated[str, typer.Option("--checkpoint", help="latest, best, or a number of env steps.")] = "latest",
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", help="latest, best, or a number of env steps.", show_default="latest"),
+    ] = None,
     target: Annotated[
-        TargetName,
+        TargetName | None,
         typer.Option(
-            "--target", help="onnx; godot: ONNX as Godot RL Agents' plug-in runs it; torchscript: for torch.jit.load."
+            "--target",
+            help="onnx; godot: ONNX as Godot RL Agents' plug-in runs it; torchscript: for torch.jit.load.",
+            show_default="onnx",
         ),
-    ] = TargetName.onnx,
+    ] = None,
     opset: Annotated[int | None, typer.Option("--opset", help="Version of ONNX's operators. Default: 17.")] = None,
     ir_version: Annotated[
         int | None, typer.Option("--ir-version", help="Version of ONNX's file format. Default: 8, or what opset needs.")
@@ -46,34 +61,46 @@ def export(
         int | None, typer.Option("--observations", min=1000, help="How many to compare on. Default: 1000.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
+    project: ProjectOption = None,
+    preset: PresetOption = None,
+    no_project: NoProjectOption = False,
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Write trained policies as ONNX or TorchScript files, each compared with its policy."""
+    """Write trained policies as ONNX or TorchScript files, each compared with its policy.
+
+    In a project everything that is left out comes from its export preset, and RUN is its newest run.
+    """
     from mosaic.core.errors import InputError
     from mosaic.exports.export import export as run_export
     from mosaic.exports.formats import versions_for
     from mosaic.exports.parity import TOLERANCE
     from mosaic.exports.tracing import OBSERVATIONS, ExportSettings
     from mosaic.store.policies.run_policy import parse_run_reference
+    from mosaic.ui.cli.export_request import ExportRequest, with_export_preset
     from mosaic.ui.cli.options import give_trust
     from mosaic.ui.cli.output import note, print_json, print_table
+    from mosaic.ui.cli.setting_layers import ProjectOptions
 
     give_trust(trust)
     if target == TargetName.torchscript and (opset is not None or ir_version is not None):
         raise InputError("--opset and --ir-version belong to ONNX: leave them out with --target torchscript.")
-    name, which, named = parse_run_reference(f"{run.removeprefix('run:')}@{checkpoint}")
+    typed = ExportRequest(run, to, tuple(policy), checkpoint, target.value if target else None, opset, ir_version)
+    asked = with_export_preset(typed, ProjectOptions(project, preset, no_project))
+    assert asked.run is not None
+    assert asked.out is not None
+    name, which, named = parse_run_reference(f"{asked.run.removeprefix('run:')}@{asked.checkpoint or 'latest'}")
     assert named is None
     settings = ExportSettings(
-        target.value,
-        versions_for(opset, ir_version),
+        asked.target or "onnx",
+        versions_for(asked.opset, asked.ir_version),
         TOLERANCE if tolerance is None else tolerance,
         observations or OBSERVATIONS,
     )
     files = run_export(
         name,
-        to,
-        policies=policy,
+        asked.out,
+        policies=asked.policies,
         checkpoint=which,
         settings=settings,
         overwrite=overwrite,
