@@ -1,0 +1,127 @@
+"""Checks of a run before it is created: agents, spaces, masks, numbers of envs, and options that SB3 itself refuses."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+from gymnasium.spaces import Box, Space
+
+from mosaic.config.run import RunConfig
+from mosaic.core.errors import InputError
+from mosaic.core.machine import count_gpus
+from mosaic.envs.catalog import make_env
+from mosaic.envs.env import EnvSpec
+from mosaic.envs.vector.encoding import picture_layout
+from mosaic.learners.agent_roles import AgentRoles, read_mapping
+from mosaic.learners.opponents import check_played
+from mosaic.workers.sb3.config.algorithms import ALGORITHMS, check_actions, network_kind
+from mosaic.workers.sb3.config.build import try_model
+from mosaic.workers.sb3.config.options import Sb3Options
+from mosaic.workers.sb3.env.make import Places, check_envs, places_of
+
+
+def check_run(config: RunConfig, options: Sb3Options, spec: EnvSpec) -> None:
+    """Raise InputError for whatever would make the run fail at its start."""
+    algorithm = config.training.algorithm or next(iter(ALGORITHMS))
+    config = with_envs(config, spec)
+    roles = read_mapping(config, spec)
+    check_played(roles.played, spec)
+    _check_one_policy(roles)
+    places = places_of(roles, spec)
+    _check_equal(places, spec)
+    for agent in (*places.learners, *places.frozen):
+        check_actions(algorithm, agent, spec.action_spaces[agent])
+        network_kind(algorithm, agent, spec.observation_spaces[agent])
+    runners = config.resources.num_env_runners or 1
+    check_envs(config, roles, spec, compiled=options.compiled_env, runners=runners)
+    _check_gpus(config)
+    slots = (config.environment.num_envs or 1) * (1 if spec.facts.turn_based else len(places.learners))
+    agent = places.learners[0]
+    _check_options(algorithm, options, spec.observation_spaces[agent], slots, len(places.learners))
+    try_model(algorithm, options, agent, (spec.observation_spaces[agent], spec.action_spaces[agent]), slots)
+    if not ALGORITHMS[algorithm].masks and not isinstance(spec.action_spaces[agent], Box):
+        _check_all_legal(algorithm, config)
+
+
+def with_envs(config: RunConfig, spec: EnvSpec) -> RunConfig:
+    """Fill in the number of envs: one, one for each process, or one for each seat of a turn-based game."""
+    if config.environment.num_envs is not None:
+        return config
+    places = places_of(read_mapping(config, spec), spec)
+    count = max(config.resources.num_env_runners or 1, len(places.seats), 1)
+    return config.model_copy(update={"environment": config.environment.model_copy(update={"num_envs": count})})
+
+
+def _check_one_policy(roles: AgentRoles) -> None:
+    trained = [name for name, trains in zip(roles.plan.names, roles.plan.trained, strict=True) if trains]
+    if len(trained) != 1:
+        found = ", ".join(trained) or "none"
+        raise InputError(
+            f"The worker sb3 trains one policy in a run, and here it would be {len(trained)}: {found}. Name one of "
+            "them in policies_to_train, give the others fixed policies (--agent NAME=POLICY), or use --worker native "
+            "or rllib."
+        )
+
+
+def _check_equal(places: Places, spec: EnvSpec) -> None:
+    first, *others = places.learners
+    for agent in others:
+        same = spec.observation_spaces[agent] == spec.observation_spaces[first]
+        if not same or spec.action_spaces[agent] != spec.action_spaces[first]:
+            raise InputError(
+                f"The agents {first} and {agent} cannot share a policy of Stable-Baselines3: their observations or "
+                f"actions differ. Give one of them a fixed policy (--agent {agent}=random), or train several policies: "
+                "--worker native."
+            )
+
+
+def _check_gpus(config: RunConfig) -> None:
+    asked = config.resources.num_gpus
+    if asked not in (0, 1):
+        raise InputError(f"Stable-Baselines3 learns on one GPU or none, and resources.num_gpus is {asked:g}.")
+    if asked and not count_gpus():
+        raise InputError("resources.num_gpus is 1, and this machine has no GPU. Leave it out.")
+
+
+def _check_options(algorithm: str, options: Sb3Options, seen: Space[Any], slots: int, learners: int) -> None:
+    given = options.model_dump()
+    frequency = given.get("train_freq")
+    if isinstance(frequency, tuple | list) and frequency[1] == "episode" and slots > 1:
+        raise InputError(
+            f"training.params.train_freq={list(frequency)}: Stable-Baselines3 trains by episodes in one env alone, and "
+            f"here are {slots}. Say a number of steps."
+        )
+    if not ALGORITHMS[algorithm].replays and given["n_steps"] * slots < 2:
+        raise InputError("training.params.n_steps: a rollout needs at least two steps, and has one. Say n_steps=2.")
+    if given.get("top_quantiles_to_drop_per_net", 0) >= given.get("n_quantiles", 1 << 30):
+        raise InputError("training.params.top_quantiles_to_drop_per_net must be less than n_quantiles.")
+    if ALGORITHMS[algorithm].replays and learners > 1 and _changes_replay(given):
+        raise InputError(
+            "With several agents that learn, the replay buffer is SB3's own, of single steps: leave n_steps, "
+            "optimize_memory_usage and replay_buffer_class at their defaults."
+        )
+    if not (options.normalize_observations or options.normalize_rewards):
+        return
+    if learners > 1:
+        raise InputError(
+            "normalize_observations and normalize_rewards need one agent that learns: VecNormalize would count agents "
+            "that have ended. Leave them out, or use --worker native."
+        )
+    flat = isinstance(seen, Box) and seen.dtype is not None and seen.dtype.kind == "f" and picture_layout(seen) is None
+    if options.normalize_observations and not flat:
+        raise InputError(f"normalize_observations scales numbers, and here observations are {seen}. Leave it out.")
+
+
+def _changes_replay(given: dict[str, Any]) -> bool:
+    return given["n_steps"] > 1 or given["optimize_memory_usage"] or given["replay_buffer_class"] is not None
+
+
+def _check_all_legal(algorithm: str, config: RunConfig) -> None:
+    """Raise if actions may be illegal, which only an env after its reset can tell."""
+    with closing(make_env(config.environment)) as env:
+        if env.reset(0).action_masks:
+            raise InputError(
+                f"{env.spec.env_id} restricts which actions are legal, and Stable-Baselines3's {algorithm} would play "
+                "illegal ones. Use --algo maskable_ppo."
+            )

@@ -1,0 +1,1 @@
+"""Envs behind the VecEnv interface of Stable-Baselines3."""

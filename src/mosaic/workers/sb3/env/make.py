@@ -1,0 +1,118 @@
+"""Choice of the vector env of a run: SB3's own, Mosaic's in one process or several, or a compiled twin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from mosaic.config.run import RunConfig
+from mosaic.config.sections import EnvironmentConfig
+from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID
+from mosaic.core.seeding import child_seed
+from mosaic.envs.adapters.gymnasium import GymnasiumEnv
+from mosaic.envs.catalog import make_env
+from mosaic.envs.compiled.registry import find_kernel
+from mosaic.envs.compiled.vector import CompiledVector
+from mosaic.envs.env import Env, EnvSpec
+from mosaic.envs.shared_env import close_shared_envs, take_env
+from mosaic.envs.vector.in_process import PythonVector
+from mosaic.envs.vector.layout import VectorEnv
+from mosaic.envs.vector.multi_process import ProcessVector
+from mosaic.learners.agent_roles import AgentRoles
+from mosaic.runners.fixed_policies import ControllerOthers, make_others
+from mosaic.workers.sb3.env.gym import GymVecEnv
+from mosaic.workers.sb3.env.players import ModelOthers
+from mosaic.workers.sb3.env.slots import SlotVecEnv
+from mosaic.workers.sb3.env.tally import AgentVecEnv
+
+
+class MadeEnv(NamedTuple):
+    """A vector env, and the player of agents that models play; None where there are none."""
+
+    env: AgentVecEnv
+    others: ModelOthers | None
+    said: str  # for people
+    masked: bool
+
+
+class Places(NamedTuple):
+    """Agents by what acts for them."""
+
+    learners: tuple[AgentID, ...]  # of the policy that trains
+    frozen: tuple[AgentID, ...]  # of named policies that do not train
+    seats: tuple[AgentID, ...]  # of a turn-based game: `learners` again, if there are several
+
+
+def places_of(roles: AgentRoles, spec: EnvSpec) -> Places:
+    plan = roles.plan
+    trained = [plan.trained[number] for number in plan.policy_of]
+    learners = tuple(agent for agent, learns in zip(roles.learners, trained, strict=True) if learns)
+    frozen = tuple(agent for agent in roles.learners if agent not in learners)
+    return Places(learners, frozen, learners if spec.facts.turn_based and len(learners) > 1 else ())
+
+
+def has_twin(environment: EnvironmentConfig, roles: AgentRoles, places: Places) -> bool:
+    """Return whether a compiled twin can take the place of the env: all its agents learn and act together."""
+    kernel = None if roles.played or places.frozen else find_kernel(environment)
+    return kernel is not None and not kernel.turn_based and kernel.agents == places.learners
+
+
+def make_vec_env(config: RunConfig, spec: EnvSpec, roles: AgentRoles, *, compiled: bool, runners: int) -> MadeEnv:
+    """Make the envs of a run; `runners` is the number of processes that step them (1: this one)."""
+    environment, count = config.environment, config.environment.num_envs or 1
+    places = places_of(roles, spec)
+    agent = places.learners[0]
+    spaces = spec.observation_spaces[agent], spec.action_spaces[agent]
+    seed = child_seed(config.seed, "others")
+    if compiled:
+        kernel = find_kernel(environment)
+        assert kernel is not None, "checked before"
+        twin = CompiledVector(kernel, count, lambda: make_env(environment))
+        return MadeEnv(SlotVecEnv(twin, *spaces), None, f"{count} compiled envs", twin.shape.masked)
+    if runners > 1:
+        close_shared_envs()
+        others = partial(make_others, environment, dict(roles.played), seed) if roles.played else None
+        vector: VectorEnv = ProcessVector(partial(make_env, environment), count, runners, others)
+        said = f"{count} envs in {runners} processes"
+        return MadeEnv(SlotVecEnv(vector, *spaces), None, said, vector.shape.masked)
+    envs: Sequence[Env] = [take_env(environment), *(make_env(environment) for _ in range(count - 1))]
+    said = f"{count} envs in this process" if count > 1 else "1 env in this process"
+    plain = [env for env in envs if type(env) is GymnasiumEnv and env.plain]
+    if len(plain) == count and not roles.played:
+        return MadeEnv(GymVecEnv(plain), None, said, masked=False)
+    fixed = ControllerOthers(spec, roles.played, seed) if roles.played else None
+    models = ModelOthers(spec, fixed, places.frozen, places.seats) if places.frozen or places.seats else None
+    vector = PythonVector(envs, models or fixed)
+    return MadeEnv(SlotVecEnv(vector, *spaces), models, said, vector.shape.masked)
+
+
+def check_envs(config: RunConfig, roles: AgentRoles, spec: EnvSpec, *, compiled: bool, runners: int) -> None:
+    """Raise InputError for numbers of envs and processes that do not fit each other or the env."""
+    places, count = places_of(roles, spec), config.environment.num_envs or 1
+    if compiled and not has_twin(config.environment, roles, places):
+        raise InputError(
+            f"training.params.compiled_env is true, and {spec.env_id} has no compiled twin in which all agents learn "
+            "and act together. Leave it out. Type: mosaic envs"
+        )
+    if compiled and runners > 1:
+        raise InputError(
+            f"A compiled env is stepped in one process, and --num-env-runners is {runners}. Leave one of them out."
+        )
+    if runners > count:
+        raise InputError(
+            f"--num-env-runners is {runners}, and there are {count} envs: each process steps at least one. "
+            f"Type: --set environment.num_envs={runners}"
+        )
+    if runners > 1 and (places.seats or places.frozen):
+        what = "the seats of a turn-based game" if places.seats else "policies that do not train"
+        raise InputError(
+            f"The network that learns plays {what} in {spec.env_id}, in its own process, and --num-env-runners is "
+            f"{runners}. Leave it out, or use --worker native."
+        )
+    if places.seats and count % len(places.seats):
+        raise InputError(
+            f"{spec.env_id} is turn-based: each env trains one of its {len(places.seats)} seats, so that "
+            f"environment.num_envs must be a multiple of {len(places.seats)}, not {count}."
+        )

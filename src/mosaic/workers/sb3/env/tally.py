@@ -1,0 +1,95 @@
+"""Tally of a VecEnv: steps, episodes and returns, and the time that envs take."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from time import perf_counter
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnvWrapper
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
+
+from mosaic.runners.screen import Shot
+from mosaic.workers.sb3.env.gym import GymVecEnv
+from mosaic.workers.sb3.env.slots import SlotVecEnv
+
+AgentVecEnv: TypeAlias = GymVecEnv | SlotVecEnv
+StateArrays: TypeAlias = Mapping[str, NDArray[np.generic]]
+
+
+class TallyVecEnv(VecEnvWrapper):
+    """Wrapper that counts, passes everything through unchanged, and is the camera's scene."""
+
+    def __init__(self, venv: AgentVecEnv, window: int) -> None:
+        super().__init__(venv)
+        self.source = venv
+        self.envs = venv.envs_count
+        self.freezes = venv.freezes
+        self.env_steps = self.agent_steps = self.episodes = 0
+        self.env_s = 0.0
+        self.recent_returns: deque[float] = deque(maxlen=window)
+        self.recent_lengths: deque[int] = deque(maxlen=window)
+        self._returns, self._lengths = np.zeros(venv.num_envs), np.zeros(venv.num_envs, np.int64)
+        self._paid = np.zeros(venv.num_envs, np.float32)
+
+    def reset(self) -> VecEnvObs:
+        self._returns[:] = 0
+        self._lengths[:] = 0
+        return self.venv.reset()
+
+    def step_wait(self) -> VecEnvStepReturn:
+        began_s, source = perf_counter(), self.source
+        _, rewards, dones, _ = result = self.venv.step_wait()
+        acted = source.acted
+        self._returns += rewards
+        self._lengths += acted
+        self._paid = rewards.copy()  # SB3 adds the value of what was truncated to the array itself
+        self.env_steps += self.envs
+        self.agent_steps += int(np.count_nonzero(acted))
+        self.episodes += source.finished
+        if dones.any():
+            for slot in np.flatnonzero(dones & acted):
+                self.recent_returns.append(float(self._returns[slot]))
+                self.recent_lengths.append(int(self._lengths[slot]))
+            self._returns[dones], self._lengths[dones] = 0, 0
+        self.env_s += perf_counter() - began_s
+        return result
+
+    def return_mean(self) -> float | None:
+        return sum(self.recent_returns) / len(self.recent_returns) if self.recent_returns else None
+
+    def count_on(self, before: TallyVecEnv) -> None:
+        """Continue the counters of another tally, whose episodes are forgotten."""
+        self.env_steps, self.agent_steps, self.episodes = before.env_steps, before.agent_steps, before.episodes
+
+    def shoot(self, index: int) -> Shot:
+        slots = self.num_envs // self.envs
+        first = index * slots
+        return Shot(
+            draw=self.source.draw(index),
+            env=index,
+            env_steps=self.env_steps,
+            episode=self.episodes,
+            reward=float(self._paid[first]),
+            returns=dict(zip(self.source.acting(index), self._returns[first : first + slots].tolist(), strict=True)),
+        )
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return the counters and recent episodes, and what the episodes under way have earned so far."""
+        return {
+            "tally.counters": np.array([self.env_steps, self.agent_steps, self.episodes], np.int64),
+            "tally.recent_returns": np.array(self.recent_returns, np.float64),
+            "tally.recent_lengths": np.array(self.recent_lengths, np.int64),
+            "tally.returns": self._returns.copy(),
+            "tally.lengths": self._lengths.copy(),
+        }
+
+    def load(self, state: StateArrays, *, episodes_continue: bool) -> None:
+        self.env_steps, self.agent_steps, self.episodes = (int(each) for each in state["tally.counters"])
+        self.recent_returns.extend(state["tally.recent_returns"].tolist())
+        self.recent_lengths.extend(state["tally.recent_lengths"].tolist())
+        if episodes_continue:
+            self._returns[:], self._lengths[:] = state["tally.returns"], state["tally.lengths"]

@@ -1,0 +1,81 @@
+"""Worker that trains with Stable-Baselines3 and sb3-contrib: one policy, for any number of agents with equal spaces."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from mosaic.workers.api import WorkerCapabilities
+from mosaic.workers.resolution import with_limit
+from mosaic.workers.sb3.config.algorithms import ALGORITHMS, check_installed, upstream
+
+if TYPE_CHECKING:  # modules that import numba or torch are imported when a run begins
+    from mosaic.config.run import RunConfig
+    from mosaic.envs.env import EnvSpec
+    from mosaic.policies.controller import PolicyController, PolicyRequest
+    from mosaic.store.checkpoints import Checkpoint
+    from mosaic.workers.context import WorkerContext
+
+
+class Sb3Worker:
+    info = WorkerCapabilities(
+        name="sb3",
+        version=version("mosaic-rl"),
+        upstream=upstream(),
+        algorithms=tuple(ALGORITHMS),
+        paradigms=("parameter_sharing",),
+        action_kinds=("discrete", "multi_discrete", "multi_binary", "box"),
+        observation_kinds=("discrete", "multi_discrete", "multi_binary", "box", "pictures", "dict"),
+        pause=True,
+        resume=True,
+        checkpoints=True,
+        seeds=True,
+        samples=True,
+        gpu=True,
+        agent_mapping=True,
+        evaluates=True,
+        curriculum=True,
+        resources=("num_env_runners", "num_gpus", "num_envs"),
+        notes=(
+            "One policy trains in a run; agents with other policies keep fixed ones.",
+            "Episodes begin anew when a run resumes, except in compiled envs, which continue where they were.",
+        ),
+        patience_s=60.0,
+    )
+    loads_pickles = False  # safetensors and JSON; the zip for SB3 itself is written and never read
+
+    def options(self, algorithm: str) -> type[BaseModel]:
+        from mosaic.workers.sb3.config.options import options_of
+
+        return options_of(algorithm)
+
+    def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
+        """Raise InputError if the run would fail at its start, before anything is started."""
+        from mosaic.workers.sb3.config.checks import check_run
+        from mosaic.workers.sb3.config.options import Sb3Options
+
+        check_installed()
+        assert isinstance(options, Sb3Options)
+        check_run(config, options, spec)
+
+    def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
+        """Fill in the limit and the number of envs."""
+        from mosaic.workers.sb3.config.checks import with_envs
+
+        return with_envs(with_limit(config), spec), options
+
+    def run(self, context: WorkerContext) -> None:
+        from mosaic.workers.sb3.run import train_model
+
+        train_model(context)
+
+    def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
+        from mosaic.workers.sb3.checkpoint.controllers import load_controller
+
+        plays = next(name for name in checkpoint.manifest.policies[policy].files if name.endswith(".safetensors"))
+        return load_controller(checkpoint.path / plays, request)
+
+
+worker = Sb3Worker()
