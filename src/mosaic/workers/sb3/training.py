@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from mosaic.config.sections import DEFAULT_TIMESTEPS, EnvironmentConfig
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
 from mosaic.envs.env import EnvSpec
+from mosaic.models.weights_file import check_finite
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.store.checkpoints import PolicyEntry
 from mosaic.telemetry.events.event import TimeSplit
@@ -27,7 +29,6 @@ from mosaic.workers.evaluation import evaluate_learners
 from mosaic.workers.loop import Progress
 from mosaic.workers.sb3.assembly import Assembly, env_state, reset_envs, resume_envs
 from mosaic.workers.sb3.checkpoint.writer import policy_files, write_policy
-from mosaic.workers.sb3.metrics import learner_values
 from mosaic.workers.sb3.state import kept_generators, load_state, save_state
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Sb3Training:
         now = (tally.env_s, self._inference_s, self._learning_s)
         env_s, inference_s, learning_s = (after - before for after, before in zip(now, self._split, strict=True))
         self._split = now
-        facts = {"reward_mean": measured["episode_reward_mean"], "learner": learner_values(self._model)}
+        facts = {"reward_mean": measured["episode_reward_mean"], "learner": _learner_values(self._model)}
         return {
             "training_iteration": self._iteration,
             **measured,
@@ -206,3 +207,25 @@ class Sb3Training:
 
     def close(self) -> None:
         self._assembly.tally.close()
+
+
+# SB3's names of what the others report too; other names stay as they are.
+_NAMES: Mapping[str, str] = {"policy_gradient_loss": "policy_loss"}
+
+
+def _learner_values(model: Any) -> dict[str, float]:
+    """Return what the last updates logged, and forget it; raise if the network is not finite any more."""
+    for name, tensor in model.policy.state_dict().items():
+        check_finite(tensor.detach().cpu().numpy(), f"After {model.num_timesteps:,} steps the weights '{name}'")
+    values: dict[str, float] = {}
+    for key, value in model.logger.name_to_value.items():
+        section, _, name = key.partition("/")
+        number = float(value)
+        if section not in ("train", "rollout") or not math.isfinite(number):
+            continue
+        if name == "entropy_loss":
+            values["entropy"] = -number
+        else:
+            values[_NAMES.get(name, name)] = number
+    model.logger.dump(model.num_timesteps)
+    return values
