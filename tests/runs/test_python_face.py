@@ -318,7 +318,7 @@ def test_callbacks_see_every_event_and_stop_the_run(place):
 @pytest.mark.parametrize(
     ("worker", "algorithm", "text"),
     [
-        ("native", "sac", "The worker rllib has sac: type --worker rllib --algo sac$"),
+        ("native", "sac", "The workers rllib and sb3 have sac: type --worker rllib --algo sac$"),
         ("tabular", "dqn", "has dqn: type --worker native --algo dqn$"),
         ("native", "mappo", "--algo ppo --policies shared_value_function --set training.params.shared_actor=true$"),
         ("native", "recurrent_ppo", "type --algo ppo --set training.params.memory=lstm$"),

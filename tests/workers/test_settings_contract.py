@@ -61,9 +61,9 @@ def test_defaults_are_never_refused(worker):
     assert resolve(run_config(worker, params, environment=GAME)).config.training.worker == worker
 
 
-NO_EVALUATION = "it does not evaluate policies. Workers that honour it: native, rllib, tabular. Leave it out"
-NO_INIT = "it always starts with new weights. Workers that honour it: native, rllib. Leave it out"
-OWN_SAVES = "the program decides when it saves. Workers that honour it: native, rllib, tabular, toy. Leave it out"
+NO_EVALUATION = "it does not evaluate policies. Workers that honour it: native, rllib, sb3, tabular. Leave it out"
+NO_INIT = "it always starts with new weights. Workers that honour it: native, rllib, sb3. Leave it out"
+OWN_SAVES = "the program decides when it saves. Workers that honour it: native, rllib, sb3, tabular, toy. Leave it out"
 
 
 @pytest.mark.parametrize(

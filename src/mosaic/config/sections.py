@@ -336,7 +336,7 @@ class TrainingConfig(Section):
 
     worker: Annotated[Reference | None, MosaicPicks, AfterValidator(_known_worker)] = Field(
         None,
-        description="Plug-in that trains: native, tabular, rllib, script, …; None lets Mosaic choose for the env.",
+        description="Plug-in that trains: native, tabular, rllib, sb3, script, …; None lets Mosaic choose for the env.",
     )
     algorithm: Annotated[Reference | None, MosaicPicks] = Field(
         None, description="One of the worker's algorithms: ppo, dqn, q_learning, …; None uses the worker's default."

@@ -68,8 +68,9 @@ def _algorithm_advice(worker: str, algorithm: str) -> str:
     others = [
         name for name in plugins("mosaic.workers") if name != worker and asked in load_worker(name).info.algorithms
     ]
-    if others:
-        return f"The worker {' and '.join(others)} has {asked}: type --worker {others[0]} --algo {asked}"
+    if others and asked not in _KNOWN_AS:
+        have = f"worker {others[0]} has" if len(others) == 1 else f"workers {' and '.join(others)} have"
+        return f"The {have} {asked}: type --worker {others[0]} --algo {asked}"
     if asked not in _KNOWN_AS:
         return ""
     said = _KNOWN_AS[asked]

@@ -63,7 +63,7 @@ def test_what_is_not_said_fits_the_trial_and_the_machine():
             {"scheduler": "pbt", "search": {"command": "[a]|[b]"}},
             (
                 "The worker script does not continue from another run's checkpoint with other options, which "
-                "population-based training requires. These do: native, rllib, tabular, toy. Type: --scheduler asha"
+                "population-based training requires. These do: native, rllib, sb3, tabular, toy. Type: --scheduler asha"
             ),
         ),
         *(

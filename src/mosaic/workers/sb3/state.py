@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import FormatError, InputError
 from mosaic.models.weights_file import check_finite
+from mosaic.workers.sb3.checkpoint.writer import algorithm_of
 
 TRAINING, NUMBERS = "training.safetensors", "training.json"
 Arrays: TypeAlias = dict[str, NDArray[Any]]
@@ -32,6 +33,7 @@ def save_state(folder: Path, model: Any, more: Arrays) -> None:
     numbers: dict[str, Any] = {
         "counters": {name: getattr(model, name) for name in (*_COUNTERS, *_OF_VALUES) if hasattr(model, name)}
     }
+    numbers["algorithm"] = algorithm_of(model)
     numbers["optimizers"] = dict(_learned(model, arrays))
     if getattr(model, "replay_buffer", None) is not None:
         numbers["replay"] = _replay(model.replay_buffer, arrays)

@@ -22,6 +22,7 @@ from mosaic.envs.env import EnvSpec
 from mosaic.models.weights_file import check_finite
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.store.checkpoints import PolicyEntry
+from mosaic.store.policies.init_source import find_init
 from mosaic.telemetry.events.event import TimeSplit
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
@@ -29,6 +30,7 @@ from mosaic.workers.evaluation import evaluate_learners
 from mosaic.workers.loop import Progress
 from mosaic.workers.sb3.assembly import Assembly, env_state, reset_envs, resume_envs
 from mosaic.workers.sb3.checkpoint.writer import policy_files, write_policy
+from mosaic.workers.sb3.start import start_model
 from mosaic.workers.sb3.state import kept_generators, load_state, save_state
 
 if TYPE_CHECKING:
@@ -69,6 +71,11 @@ class Sb3Training:
             self._iteration = int(arrays["iteration"][0])
             self._total = max(steps, model.num_timesteps)
             model._total_timesteps = self._total
+        elif context.config.training.init is not None:
+            normalizer = assembly.normalizer
+            start_model(
+                find_init(context.config.training.init), model, normalizer, normalizes=assembly.scaler() is not None
+            )
 
     def iterate(self) -> None:
         """Collect experience and learn from it, exactly as `learn` does between two of its rounds."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # modules that import numba or torch are imported when a run 
     from mosaic.envs.env import EnvSpec
     from mosaic.policies.controller import PolicyController, PolicyRequest
     from mosaic.store.checkpoints import Checkpoint
+    from mosaic.store.policies.init_source import InitSource
     from mosaic.workers.context import WorkerContext
 
 
@@ -37,6 +38,8 @@ class Sb3Worker:
         agent_mapping=True,
         evaluates=True,
         curriculum=True,
+        init=True,
+        population=True,
         resources=("num_env_runners", "num_gpus", "num_envs"),
         notes=(
             "One policy trains in a run; agents with other policies keep fixed ones.",
@@ -59,6 +62,15 @@ class Sb3Worker:
         check_installed()
         assert isinstance(options, Sb3Options)
         check_run(config, options, spec)
+
+    def check_init(self, config: RunConfig, options: BaseModel, spec: EnvSpec, source: InitSource) -> None:
+        """Raise InputError if the networks have other shapes than this run's, which are built to find out."""
+        from mosaic.workers.sb3.config.checks import model_of
+        from mosaic.workers.sb3.config.options import Sb3Options
+        from mosaic.workers.sb3.start import start_model
+
+        assert isinstance(options, Sb3Options)
+        start_model(source, model_of(config, options, spec), None, normalizes=options.normalize_observations)
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
         """Fill in the limit and the number of envs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gymnasium.spaces import Box, Space
 
@@ -15,10 +15,14 @@ from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import picture_layout
 from mosaic.learners.agent_roles import AgentRoles, read_mapping
 from mosaic.learners.opponents import check_played
+from mosaic.store.policies.init_source import parse_init
 from mosaic.workers.sb3.config.algorithms import ALGORITHMS, check_actions, network_kind
-from mosaic.workers.sb3.config.build import try_model
+from mosaic.workers.sb3.config.build import make_idle_model, try_model
 from mosaic.workers.sb3.config.options import Sb3Options
 from mosaic.workers.sb3.env.make import Places, check_envs, places_of
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
 
 
 def check_run(config: RunConfig, options: Sb3Options, spec: EnvSpec) -> None:
@@ -40,8 +44,17 @@ def check_run(config: RunConfig, options: Sb3Options, spec: EnvSpec) -> None:
     agent = places.learners[0]
     _check_options(algorithm, options, spec.observation_spaces[agent], slots, len(places.learners))
     try_model(algorithm, options, agent, (spec.observation_spaces[agent], spec.action_spaces[agent]), slots)
+    if config.training.init is not None:
+        parse_init(config.training.init)
     if not ALGORITHMS[algorithm].masks and not isinstance(spec.action_spaces[agent], Box):
         _check_all_legal(algorithm, config)
+
+
+def model_of(config: RunConfig, options: Sb3Options, spec: EnvSpec) -> BaseAlgorithm:
+    """Return a model like the run's, without env."""
+    agent = places_of(read_mapping(config, spec), spec).learners[0]
+    spaces = spec.observation_spaces[agent], spec.action_spaces[agent]
+    return make_idle_model(config.training.algorithm or next(iter(ALGORITHMS)), options, agent, spaces)
 
 
 def with_envs(config: RunConfig, spec: EnvSpec) -> RunConfig:
@@ -96,6 +109,12 @@ def _check_options(algorithm: str, options: Sb3Options, seen: Space[Any], slots:
         raise InputError("training.params.n_steps: a rollout needs at least two steps, and has one. Say n_steps=2.")
     if given.get("top_quantiles_to_drop_per_net", 0) >= given.get("n_quantiles", 1 << 30):
         raise InputError("training.params.top_quantiles_to_drop_per_net must be less than n_quantiles.")
+    own_optimizer = given["optimizer_class"] is None and (algorithm == "qrdqn" or given.get("use_rms_prop"))
+    if own_optimizer and given["optimizer_kwargs"]:
+        raise InputError(
+            f"training.params.optimizer_kwargs: {algorithm} replaces them by those of its own optimizer; set "
+            "optimizer_class too, such as optimizer_class=Adam."
+        )
     if ALGORITHMS[algorithm].replays and learners > 1 and _changes_replay(given):
         raise InputError(
             "With several agents that learn, the replay buffer is SB3's own, of single steps: leave n_steps, "
