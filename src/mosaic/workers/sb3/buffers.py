@@ -1,6 +1,6 @@
-"""Buffers that leave out what idle slots did: the steps of agents whose episode goes on without them.
+"""Buffers that leave out what idle slots did: the steps of agents whose episode continues without them.
 
-SB3's buffers have a row for every slot and step. Rows of idle slots must not be learned from: nobody acted there.
+SB3's buffers have a row for every slot and step. Rows of idle slots must not be learned from: no agent acted there.
 Rollout buffers keep them, so that the advantages of the other rows are computed as usual, and never sample them; replay
 buffers do not store them.
 """

@@ -26,7 +26,7 @@ _LEARNED = ("state/", "optimizer/", "variable/")
 
 
 def save_state(folder: Path, model: Any, more: Arrays) -> None:
-    """Write everything that learning goes on from, together with `more` arrays of the run."""
+    """Write everything that learning continues from, together with `more` arrays of the run."""
     from safetensors.numpy import save_file
 
     arrays: Arrays = dict(more)
@@ -134,7 +134,7 @@ def _attribute(model: Any, path: str) -> Any:
 
 
 def _replay(buffer: Any, arrays: Arrays) -> dict[str, Any]:
-    """Fill in the filled part of a replay buffer; return where it goes on."""
+    """Fill in the filled part of a replay buffer; return its position."""
     for name, array in _columns(buffer):
         filled = buffer.size() if len(array) == buffer.buffer_size else len(array)
         arrays[f"replay/{name}"] = array[:filled]
@@ -152,7 +152,7 @@ def _load_replay(buffer: Any, place: Mapping[str, Any], arrays: Arrays) -> None:
 
 
 def end_episodes(buffer: Any) -> None:
-    """Mark the last step of every slot as truncated: where envs begin anew, no episode goes on from there."""
+    """Mark the last step of every slot as truncated: new episodes follow, and none continues from there."""
     if buffer is None or not (buffer.full or buffer.pos):
         return
     last = (buffer.pos - 1) % buffer.buffer_size

@@ -43,7 +43,7 @@ class Sb3Worker:
         resources=("num_env_runners", "num_gpus", "num_envs"),
         notes=(
             "One policy trains in a run; agents with other policies keep fixed ones.",
-            "Episodes begin anew when a run resumes, except in compiled envs, which continue where they were.",
+            "New episodes begin when a run resumes, except in compiled envs, which continue where they were.",
         ),
         patience_s=60.0,
     )

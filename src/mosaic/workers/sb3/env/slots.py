@@ -1,7 +1,7 @@
 """Mosaic's vector envs behind SB3's VecEnv interface: one SB3 env for each agent that learns.
 
-An agent that ends before its episode does leaves an idle slot. SB3 gives it an action like all others, which nobody
-reads; its transitions carry no reward, are marked as ended, and `acted` tells buffers to leave them out.
+An agent that ends before its episode does leaves an idle slot. SB3 chooses an action for it like for all others, which
+is not read; its transitions carry no reward, are marked as ended, and `acted` tells buffers to leave them out.
 """
 
 from __future__ import annotations

@@ -1,0 +1,69 @@
+"""Steps per second through Mosaic's worker, against the same SB3 calls by hand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ppo_rows.measure import Plan, gate, in_turn, show_speed
+from rllib_rows.asking import ask_speed
+
+_SCRIPTS = Path(__file__).parent
+PPO: dict[str, Any] = {  # rl-zoo's options
+    "env": "CartPole-v1",
+    "algorithm": "ppo",
+    "envs": 8,
+    "params": {"n_steps": 32, "batch_size": 256, "n_epochs": 20, "gamma": 0.98, "gae_lambda": 0.8,
+               "learning_rate": "linear_0.001", "clip_range": "linear_0.2"},
+}  # fmt: skip
+DQN: dict[str, Any] = {
+    "env": "CartPole-v1",
+    "algorithm": "dqn",
+    "envs": 1,
+    "params": {"learning_rate": 2.3e-3, "batch_size": 64, "buffer_size": 100_000, "learning_starts": 1000,
+               "gamma": 0.99, "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128,
+               "exploration_fraction": 0.16, "exploration_final_eps": 0.04, "net_arch": [256, 256]},
+}  # fmt: skip
+SAC: dict[str, Any] = {"env": "Pendulum-v1", "algorithm": "sac", "envs": 1, "params": {"learning_rate": 1e-3}}
+MANY: dict[str, Any] = {
+    "env": "CartPole-v1",
+    "algorithm": "ppo",
+    "envs": 128,
+    "params": {"n_steps": 32, "batch_size": 1024, "n_epochs": 4, "gamma": 0.98, "gae_lambda": 0.8,
+               "learning_rate": 3e-3},
+}  # fmt: skip
+
+
+def ppo(plan: Plan) -> None:
+    _compare(plan, "PPO CartPole, 8 envs, env steps/s", PPO, 50_000, goal=150, at_least=0.97)
+
+
+def dqn(plan: Plan) -> None:
+    _compare(plan, "DQN CartPole, 1 env, env steps/s", DQN, 40_000, goal=60, at_least=0.97)
+
+
+def sac(plan: Plan) -> None:
+    _compare(plan, "SAC Pendulum, 1 env, env steps/s", SAC, 5_000, goal=-800, at_least=0.97)
+
+
+def twin(plan: Plan) -> None:
+    question = {**MANY, "compiled": True}
+    _compare(plan, "PPO CartPole, 128 compiled envs, env steps/s", question, 300_000, goal=150, at_least=2.0)
+
+
+def _compare(plan: Plan, what: str, question: dict[str, Any], steps: int, *, goal: float, at_least: float) -> None:
+    core = {max(os.sched_getaffinity(0))}
+    asked = {**question, "steps": steps // 5 if plan.quick else steps}
+    ours, peer = in_turn(
+        plan.repeats,
+        lambda seed: ask_speed(str(_SCRIPTS / "through_mosaic.py"), {**asked, "seed": seed}, core),
+        lambda seed: ask_speed(str(_SCRIPTS / "by_hand.py"), {**asked, "seed": seed}, core),
+    )
+    for seed, (one, other) in enumerate(zip(ours, peer, strict=True)):
+        same = abs(one.reward - other.reward) < 1e-6 * max(1.0, abs(other.reward))
+        gate(bool(question.get("compiled")) or same, f"seed {seed}: {one.reward} here and {other.reward} by hand")
+        gate(plan.quick or one.reward >= goal, f"seed {seed}: {one.reward:.0f}, and {goal} is the goal")
+    show_speed(what, ours, peer, "by hand", at_least)
+    print(f"  returns: {', '.join(f'{each.reward:.1f}' for each in ours)}; by hand: "
+          f"{', '.join(f'{each.reward:.1f}' for each in peer)}", flush=True)  # fmt: skip
