@@ -198,4 +198,4 @@ def _load_moments(normalizer: VecNormalize, arrays: Arrays) -> None:
         if f"normalize/{name}/mean" in arrays:
             moments = getattr(normalizer, name)
             moments.mean, moments.var = arrays[f"normalize/{name}/mean"], arrays[f"normalize/{name}/var"]
-            moments.count = float(arrays[f"normalize/{name}/count"])
+            moments.count = arrays[f"normalize/{name}/count"].item()

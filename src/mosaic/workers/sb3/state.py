@@ -44,7 +44,7 @@ def save_state(folder: Path, model: Any, more: Arrays) -> None:
     for name, array in arrays.items():
         if name.startswith(_LEARNED):
             check_finite(array, f"After {model.num_timesteps:,} steps the numbers of '{name}'")
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / TRAINING)
+    save_file({name: np.array(array, order="C") for name, array in arrays.items()}, folder / TRAINING)
     (folder / NUMBERS).write_text(json.dumps(numbers))
 
 
