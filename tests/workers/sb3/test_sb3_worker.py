@@ -16,6 +16,7 @@ from tests.workers.hosting import run_config
 
 SMALL = {"n_steps": 32, "batch_size": 64, "n_epochs": 2, "net_arch": [8]}
 CARTPOLE = {"env_id": "gym/CartPole-v1", "num_envs": 4}
+CART = "gym/CartPole-v1"
 ZOO = {  # rl-zoo's options for CartPole
     "n_steps": 32,
     "batch_size": 256,
@@ -79,8 +80,8 @@ def test_ppo_learns_cartpole(tmp_path: Path) -> None:
     ("environment", "algorithm", "params", "steps", "least"),
     [
         ("gym/Pendulum-v1", "sac", {"learning_rate": 1e-3, "net_arch": [64, 64]}, 5000, -400),
-        ("gym/CartPole-v1", "recurrent_ppo", {"n_steps": 128, "lstm_hidden_size": 32, "learning_rate": 1e-3}, 20_000, 60),
-        ("gym/CartPole-v1", "qrdqn", {"learning_rate": 2e-3, "learning_starts": 500, "target_update_interval": 100,
+        (CART, "recurrent_ppo", {"n_steps": 128, "lstm_hidden_size": 32, "learning_rate": 1e-3}, 20_000, 60),
+        (CART, "qrdqn", {"learning_rate": 2e-3, "learning_starts": 500, "target_update_interval": 100,
                                       "exploration_fraction": 0.3, "n_quantiles": 10}, 15_000, 60),
     ],
 )  # fmt: skip
