@@ -24,7 +24,7 @@ _REMEMBERED = 5  # iterations; the longest of them counts
 _WORTH_TELLING_S = 1.0
 _SHARE_OF_PERIOD = 0.25  # how late a report may come
 START_GRACE_S = 3.0  # for a worker that is asked to stop while it starts, to end by itself
-_YOUNG_S = 10.0  # a first iteration that has lasted less, and was not reported yet, is no loss
+_YOUNG_S = 10.0  # a first iteration that has lasted less, and was not reported yet, may be lost
 _YOUNG_GRACE_S = 6.0  # for a worker to end by itself that is asked to stop in it
 
 

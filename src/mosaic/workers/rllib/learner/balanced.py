@@ -5,6 +5,7 @@ Policies with unequal amounts of experience take part in unequally many updates.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -222,6 +223,15 @@ def units_of(rows: SampleBatch) -> int:
     return len(rows[SampleBatch.SEQ_LENS]) if rows._slice_seq_lens_in_B else len(rows)
 
 
+class AllPairs(TorchLearner):
+    """Mixin for TQC, whose loss compares all pairs of quantiles: torch would take that for a mistake in shapes."""
+
+    def compute_loss_for_module(self, **given: Any) -> TensorType:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Using a target size")
+            return super().compute_loss_for_module(**given)  # type: ignore[safe-super]
+
+
 def learner_class(setup: RllibSetup, own: type[TorchLearner] | None = None) -> type[Learner]:
     """Return RLlib's learner for the algorithm, or the user's `own`, with the mixins that the run needs."""
     parts: list[type[Any]] = []
@@ -232,6 +242,8 @@ def learner_class(setup: RllibSetup, own: type[TorchLearner] | None = None) -> t
             parts.append(Balanced)
         if parts_in_common(setup):
             parts.append(SharingLearner)
+    if setup.algorithm == "tqc" and own is None:
+        parts.append(AllPairs)
     return composed((*parts, own or own_learner(setup.algorithm)))
 
 
