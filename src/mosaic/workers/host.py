@@ -6,6 +6,7 @@ When the first one is closed, the supervisor is dead, and the worker is asked to
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -203,4 +204,6 @@ def mirrored(run_folder: Path, names: Sequence[str], writer: EventWriter) -> Ite
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    gc.freeze()  # else the interpreter's end searches all objects for cycles: seconds, where torch and Ray are loaded
+    sys.exit(code)
