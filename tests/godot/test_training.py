@@ -42,9 +42,9 @@ def iterations(run):
     return [event for event in visible(run.events()) if event["kind"] == "iteration"]
 
 
-def returns_of(mosaic, policy):
-    words = ("evaluate", f"godot/{ORCHARD}", "--agent", f"*={policy}", "--episodes", "20", "--json", *SETTINGS)
-    answer = mosaic(*words)
+def returns_of(mosaic, *agents):
+    """Return the mean return of each agent with these `--agent` options."""
+    answer = mosaic("evaluate", f"godot/{ORCHARD}", *agents, "--episodes", "20", "--json", *SETTINGS)
     assert answer.code == 0, answer.err
     return {agent: row["return_mean"] for agent, row in json.loads(answer.out)["agents"].items()}
 
@@ -56,10 +56,16 @@ def test_the_native_worker_learns_a_policy_for_each_name(mosaic, tmp_path):
     assert {*iterations(run)[-1]["policies"]} == {"picker", "dog"}
     curve = [event["episode_reward_mean"] for event in iterations(run) if event["episode_reward_mean"] is not None]
     assert curve[-1] > curve[0] + 2
-    random, trained = returns_of(mosaic, "random"), returns_of(mosaic, "run:latest")
+    random, trained = (returns_of(mosaic, "--agent", f"*={policy}") for policy in ("random", "run:latest"))
     assert max(random.values()) < 0 < GOAL < min(trained.values())
     answer = mosaic("play", f"godot/{ORCHARD}", "--agent", "picker_0=run:latest", "--agent", "dog_0=random", *SETTINGS)
     assert answer.code == 0, answer.err
+    pytest.importorskip("onnxruntime")
+    files = tmp_path / "files"
+    answer = mosaic("export", "latest", "--target", "godot", "--out", str(files), "--observations", "50")
+    assert answer.code == 0, answer.err
+    exported = [word for name in ("picker", "dog") for word in ("--agent", f"{name}_*=onnx:{files / name}.onnx")]
+    assert returns_of(mosaic, *exported) == pytest.approx(trained, abs=1.0)
 
 
 @pytest.mark.chosen
@@ -91,4 +97,26 @@ def test_a_killed_game_fails_the_run_with_the_reason_and_a_killed_run_resumes(tr
     run.stop()
     assert run.state is State.STOPPED
     assert_no_gap(run)
+    assert not marked(run.id)
+
+
+SMALL_RLLIB = {
+    "fcnet_hiddens": [32], "train_batch_size_per_learner": 300, "minibatch_size": 100, "num_epochs": 1,
+    "num_env_runners": 0,
+}  # fmt: skip
+
+
+def test_rllib_trains_a_policy_for_each_name_and_a_killed_game_fails_the_run(mosaic, trainer: Trainer):
+    run = trainer.submit(asked("rllib", 600, SMALL_RLLIB, num_envs=2))
+    assert run.wait(240) is State.FINISHED, run.reason
+    assert {*iterations(run)[-1]["policies"]} == {"picker", "dog"}
+    assert {*returns_of(mosaic, "--agent", f"*=run:{run.id}")} == {"picker_0", "dog_0"}
+
+    run = trainer.submit(asked("rllib", LONG, SMALL_RLLIB, num_envs=2))
+    assert eventually(lambda: bool(engines_of_run(run)) and len(iterations(run)) > 1, 240)
+    games = engines_of_run(run)
+    os.kill(min(games), signal.SIGKILL)
+    assert run.wait(120) is State.FAILED
+    assert "closed the connection" in run.reason
+    assert eventually(lambda: not games & engines_of())
     assert not marked(run.id)
