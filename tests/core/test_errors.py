@@ -1,6 +1,6 @@
 """Errors say what was asked, what is nearest, what exists."""
 
-from mosaic.core.errors import InputError, MosaicError, nearest, unknown
+from mosaic.core.errors import InputError, MosaicError, describe_error, nearest, unknown
 
 
 def test_unknown_names_the_nearest_and_the_known():
@@ -21,3 +21,11 @@ def test_nearest_ignores_case():
 
 def test_long_lists_are_cut():
     assert str(unknown("env", "q", [f"n{i:02}" for i in range(40)])).endswith("n29 and 10 more.")
+
+
+def test_an_error_without_a_message_is_described_by_its_cause():
+    empty = RuntimeError()
+    empty.__cause__ = ValueError("the game is gone")
+    assert describe_error(empty) == "ValueError: the game is gone"
+    assert describe_error(KeyError("x")) == "KeyError: 'x'"
+    assert describe_error(RuntimeError()) == "RuntimeError: "

@@ -62,7 +62,7 @@ def test_the_native_worker_learns_a_policy_for_each_name(mosaic, tmp_path):
     assert answer.code == 0, answer.err
     pytest.importorskip("onnxruntime")
     files = tmp_path / "files"
-    answer = mosaic("export", "latest", "--target", "godot", "--out", str(files), "--observations", "50")
+    answer = mosaic("export", "latest", "--target", "godot", "--out", str(files))
     assert answer.code == 0, answer.err
     exported = [word for name in ("picker", "dog") for word in ("--agent", f"{name}_*=onnx:{files / name}.onnx")]
     assert returns_of(mosaic, *exported) == pytest.approx(trained, abs=1.0)

@@ -39,6 +39,13 @@ class TrustError(InputError):
     """Code from an untrusted source that the user has not allowed to run."""
 
 
+def describe_error(error: BaseException) -> str:
+    """Return type and message of the first error in a chain of causes that has a message: some are raised without."""
+    while not str(error) and (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return f"{type(error).__name__}: {error}"
+
+
 def nearest(asked: str, known: Iterable[str]) -> str | None:
     """Return the known name that was probably meant."""
     by_fold = {name.casefold(): name for name in known}

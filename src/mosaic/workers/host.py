@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mosaic.core.errors import describe_error
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.sinks.base import mirror, sink_factory
 
@@ -72,7 +73,7 @@ def main() -> int:
     try:
         return _run(folder_path, attempt, progress)
     except BaseException as error:  # noqa: BLE001 - whatever ended the worker, its supervisor is told
-        progress("failed", message=f"{type(error).__name__}: {error}")  # first: the log may be on a full disk
+        progress("failed", message=describe_error(error))  # first: the log may be on a full disk
         traceback.print_exc()
         return FAILED
 

@@ -21,7 +21,7 @@ from ray.experimental.internal_kv import (
 )
 from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
-from mosaic.core.errors import MosaicError
+from mosaic.core.errors import MosaicError, describe_error
 from mosaic.workers.rllib.config.setup import RUN
 
 if TYPE_CHECKING:
@@ -72,15 +72,8 @@ def _told(config: AlgorithmConfig) -> Iterator[None]:
     except Exception as error:
         key = _key(config)
         if key is not None:
-            _internal_kv_put(key, _words(error).encode(), overwrite=True, namespace=_PLACE)
+            _internal_kv_put(key, describe_error(error).encode(), overwrite=True, namespace=_PLACE)
         raise
-
-
-def _words(error: BaseException) -> str:
-    """Describe an error by the first one in its chain of causes with a message: RLlib raises some without."""
-    while not str(error) and (cause := error.__cause__ or error.__context__) is not None:
-        error = cause
-    return f"{type(error).__name__}: {error}"
 
 
 def _key(config: AlgorithmConfig) -> bytes | None:
