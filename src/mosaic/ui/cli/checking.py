@@ -125,7 +125,9 @@ class CheckView:
         for row, (_, totals) in zip(rows, self._rows(most), strict=True):
             table.add_row(*row, describe_observation(totals.observation))
         title = Text.assemble((self._env_id, "bold"), "   random actions")
-        parts: list[RenderableType] = [title, self._facts(), *(["", table] if rows else [])]
+        parts: list[RenderableType] = [title, self._facts()]
+        if rows:
+            parts += ["", table]
         if len(self._agents) > most:
             parts.append(Text(f"… and {len(self._agents) - most} more agents", style="dim"))
         return Group(*parts, Text("Ctrl-C ends with a summary.", style="dim"))
