@@ -1,4 +1,4 @@
-"""Benchmarks of PPO, A2C, DQN and compiled envs against other libraries: back to back, medians, ratios, gates.
+"""Benchmarks of PPO, A2C and compiled envs against other libraries: back to back, medians, ratios, gates.
 
     python benchmarks/ppo.py [ROW …] [--repeats 5] [--quick] [--with-peers] [--core N] [--list]
 
@@ -29,7 +29,6 @@ ROWS = {  # name: function and what it compares
     "critic": ("critic:critic", "what a centralised critic brings, with its interval"),
     "connect-four": ("several:connect_four", "connect four self-play, moves/s with learning"),
     "a2c": ("single:a2c", "A2C, 8 CartPoles; SB3"),
-    "dqn": ("single:dqn", "DQN CartPole: runs benchmarks/dqn.py"),
     "env-cartpole": ("worlds:cartpole", "compiled CartPole; Gymnasium's vector envs"),
     "env-spread": ("worlds:spread", "compiled simple_spread; VMAS (--with-peers)"),
     "env-tictactoe": ("worlds:tictactoe", "compiled tic-tac-toe; Pgx (--with-peers)"),

@@ -74,7 +74,8 @@ def _beside_peers(plan: Plan, what: str, ours: Any, over_rllib: float, over_sb3:
         return sb3.train(model, rollouts * BATCH, agents=AGENTS)
 
     supersuit(0, 1)
-    mine, eight, one, other = in_turn(plan.repeats, ours, rllib, lambda seed: rllib(seed, 1), supersuit)
+    repeats = min(plan.repeats, 3)  # RLlib starts Ray twice in each
+    mine, eight, one, other = in_turn(repeats, ours, rllib, lambda seed: rllib(seed, 1), supersuit)
     show_speed(what, mine, one, "RLlib, one env as it comes", over_rllib)
     show_speed(what, mine, eight, "RLlib, 8 envs", None)
     show_speed(what, mine, other, "SB3 + SuperSuit", over_sb3)

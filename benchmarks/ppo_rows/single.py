@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ppo_rows.measure import Outcome, PeerMissing, Plan, gate, in_turn, show_speed, show_time, timed
+from ppo_rows.measure import Outcome, Plan, gate, in_turn, show_speed, show_time, timed
 from ppo_rows.ours import make_learner, train
 
 CARTPOLE, GOAL = "gym/CartPole-v1", 475.0
@@ -227,14 +227,3 @@ def a2c(plan: Plan) -> None:
     gate(learned.reward >= GOAL, f"ours reaches {learned.reward:.0f} of {GOAL} with A2C")
     mine, other = in_turn(plan.repeats, ours, peer)
     show_speed("A2C, 8 CartPoles", mine, other, "SB3", 15)
-
-
-def dqn(plan: Plan) -> None:
-    """Run the separate DQN benchmark."""
-    script = BESIDE.parent / "dqn.py"
-    if not script.exists():
-        raise PeerMissing(f"{script.name} is not there")
-    ended = subprocess.run(
-        [sys.executable, str(script), "--repeats", str(plan.repeats)], stderr=subprocess.PIPE, text=True
-    )
-    gate(ended.returncode == 0, f"{script.name}: {ended.stderr[-500:]}")
