@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaic.core.bootstrap import upper_level
 from mosaic.evaluation.statistics import (
     estimate_difference,
     estimate_improvement,
@@ -18,6 +17,7 @@ from mosaic.evaluation.statistics import (
     estimate_score,
     finite_mean,
 )
+from mosaic.telemetry.curves.bootstrap import upper_level
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 counts = st.tuples(*[st.integers(0, 300)] * 3).filter(any)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mosaic.core.bootstrap import CONFIDENCE, Floats, bounds, resampled_places
+from mosaic.telemetry.curves.bootstrap import CONFIDENCE, Floats, bounds, resampled_places
 
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 _MOST_RESAMPLED = 5_000  # values; above it the normal approximation gives the same interval in a fraction of the time

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import Episode
 from mosaic.core.errors import InputError
-from mosaic.core.exits import exits_refused
+from mosaic.core.user_code import exits_refused
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
 from mosaic.evaluation.results import EpisodeResult, sum_up

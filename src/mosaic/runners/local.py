@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 from mosaic.core.episode import End, Episode, PolicyChange
 from mosaic.core.errors import MosaicError
-from mosaic.core.exits import ProcessExitError, describe_exit
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.lazy import Lookup
 from mosaic.core.turn import Action, Turn, digest
+from mosaic.core.user_code import ProcessExitError, describe_exit
 from mosaic.core.version import versions
 from mosaic.envs.env import Env
 from mosaic.envs.spaces import objection

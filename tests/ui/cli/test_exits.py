@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mosaic.core.exits import ProcessExitError, exits_refused
+from mosaic.core.user_code import ProcessExitError, exits_refused
 
 POLICY = """
 import os, sys
@@ -85,7 +85,7 @@ def test_forked_children_may_exit() -> None:
 def test_other_threads_may_exit() -> None:
     """One of ours ends a process whose parent has died, whatever its main thread is doing."""
     code = (
-        "import os, threading; from mosaic.core.exits import exits_refused\n"
+        "import os, threading; from mosaic.core.user_code import exits_refused\n"
         "with exits_refused():\n"
         "    threading.Thread(target=lambda: os._exit(7)).start()\n"
         "    threading.Event().wait(60)\n"

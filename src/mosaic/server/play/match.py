@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 from mosaic.core.episode import Episode
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.core.exits import exits_refused
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Turn
+from mosaic.core.user_code import exits_refused
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
 from mosaic.policies.registry import parse_policy

@@ -8,8 +8,8 @@ import threading
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import Episode
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.core.exits import exits_refused
 from mosaic.core.turn import Turn
+from mosaic.core.user_code import exits_refused
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.runners.record import Difference, replay

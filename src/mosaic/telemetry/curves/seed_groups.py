@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.bootstrap import Floats, bounds, resampled_counts
+from mosaic.telemetry.curves.bootstrap import Floats, bounds, resampled_counts
 
 Counts = NDArray[np.int64]
 

@@ -15,7 +15,7 @@ import typer
 
 from mosaic.core.compile_time import timer
 from mosaic.core.errors import MosaicError
-from mosaic.core.exits import exits_refused
+from mosaic.core.user_code import exits_refused
 from mosaic.ui.cli.commands.catalog import check, doctor, envs, policies, schema, workers
 from mosaic.ui.cli.commands.demo import demo
 from mosaic.ui.cli.commands.evaluate import evaluate, tournament
