@@ -20,7 +20,7 @@ from mosaic.store.state import State
 
 T = TypeVar("T")
 
-SCHEMA = 3
+SCHEMA = 4
 _PATIENCE_S = 20.0
 _COLUMNS = tuple(field.name for field in fields(RunSummary))
 _TAGS, _STATE, _IMPORTED = (_COLUMNS.index(name) for name in ("tags", "state", "imported"))

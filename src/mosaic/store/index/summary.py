@@ -113,10 +113,18 @@ def _number(value: object) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class RunSummary:
+class RunLabels:
+    """Names under which a run is found."""
+
     run_id: str
     name: str
     tags: tuple[str, ...]
+    group: str
+    project: str  # that it was started from; empty without one
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary(RunLabels):
     state: State
     env: EnvID
     worker: str | None
@@ -126,10 +134,8 @@ class RunSummary:
     queued_at: float
     started: float | None  # seconds since 1970, like all times here
     ended: float | None
-    group: str
     seed: int
     imported: bool
-    project: str  # name of the project it was started from; empty without one
 
 
 def summarise(folder: RunFolder, state: RunState | None = None) -> RunSummary:

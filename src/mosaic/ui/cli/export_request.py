@@ -1,4 +1,4 @@
-"""What `mosaic export` is asked for: typed options, and a project's export preset for those that were left out."""
+"""Request for an export: typed options, and a project's export preset for those that were left out."""
 
 from __future__ import annotations
 
