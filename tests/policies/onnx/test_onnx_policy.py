@@ -120,7 +120,7 @@ def test_a_model_for_one_row_plays_several_agents(tmp_path: Path) -> None:
 def test_nan_is_not_an_action(tmp_path: Path) -> None:
     path = write(tmp_path / "p.onnx", linear(np.eye(2, dtype=np.float32)))
     player = load_onnx_policy(path, request(spaces.Box(-9, 9, (2,)), spaces.Discrete(2)))
-    with pytest.raises(PolicyError, match="gives NaN for what agent_0 observes"):
+    with pytest.raises(PolicyError, match="gives NaN for an observation"):
         player.act(turn({"agent_0": np.array([np.nan, 0], np.float32)}))
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import isnan
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from mosaic.core.errors import FormatError, InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.lazy import Lookup
 from mosaic.core.reference import explain
-from mosaic.core.turn import Action, Turn
+from mosaic.core.turn import Action, Mask, Observation, Turn
 from mosaic.policies.controller import PolicyError, PolicyRequest
 from mosaic.policies.onnx.file import METADATA, OnnxFile, Port, first_line, open_session, read_onnx
 from mosaic.policies.onnx.interface import (
@@ -32,6 +31,7 @@ from mosaic.policies.onnx.interface import (
     data_inputs,
     input_codes,
     names,
+    not_a_number,
 )
 
 
@@ -68,6 +68,8 @@ def load_onnx_policy(path: Path, request: PolicyRequest) -> GraphPolicyControlle
 class _AgentPlan(NamedTuple):
     codes: tuple[InputCode, ...]
     decoder: ActionDecoder
+    writes: tuple[tuple[Callable[[Observation, Array], None], Array], ...]  # into the rows of `feeds`
+    feeds: dict[str, Array]  # of this agent alone
 
 
 class _Buffers(NamedTuple):
@@ -90,6 +92,7 @@ class GraphPolicyController:
         self._memory_size = 0 if graph.facts is None else graph.facts.memory
         self._batches = all(port.shape[:1] == (None,) for port in graph.inputs)
         self._check_ports()
+        self._direct = not self._memory_size and all(port.name != MASK_INPUT for port in graph.inputs)
         for agent in request.agents:
             if agent in request.spec.possible_agents:
                 check_spaces(graph, request.spec, agent, request.reference)
@@ -114,7 +117,11 @@ class GraphPolicyController:
         self._memory.pop(agent, None)
 
     def act(self, turn: Turn) -> dict[AgentID, Action]:
-        agents = tuple(turn.observations)
+        seen = turn.observations
+        if len(seen) == 1 and self._direct:
+            for agent, observation in seen.items():
+                return {agent: self._decide(self._plans[agent], observation, turn.action_masks.get(agent))}
+        agents = tuple(seen)
         if len(agents) == 1 or self._batches:
             return self._act(agents, turn)
         actions: dict[AgentID, Action] = {}
@@ -134,11 +141,15 @@ class GraphPolicyController:
     def close(self) -> None:
         pass
 
+    def _decide(self, plan: _AgentPlan, observation: Observation, mask: Mask | None) -> Action:
+        """Choose one action, many microseconds faster than a batch of one."""
+        for write, row in plan.writes:
+            write(observation, row)
+        return plan.decoder.decode(self._graph.compute(plan.feeds)[self._output][0], mask, self._choose)
+
     def _act(self, agents: tuple[AgentID, ...], turn: Turn) -> dict[AgentID, Action]:
         made = self._graph.compute(self._fill(agents, turn))
         rows = made[self._output]
-        if isnan(rows.sum()):
-            raise PolicyError(f"'{self._graph.name}' gives NaN for what {', '.join(agents)} observes.")
         if self._memory_size:
             assert self._state_out is not None
             for agent, state in zip(agents, made[self._state_out], strict=True):
@@ -167,9 +178,15 @@ class GraphPolicyController:
 
     def _choose(self, logits: NDArray[np.float32]) -> int:
         if self._temperature is None:
-            return int(logits.argmax())
+            best = int(logits.argmax())  # the first NaN, if there is one
+            if logits[best] != logits[best]:
+                raise not_a_number(self._graph)
+            return best
         odds = np.exp((logits - logits.max()).astype(np.float64) / self._temperature)
-        return int(self._random.choice(len(odds), p=odds / odds.sum()))
+        total = float(odds.sum())
+        if total != total:
+            raise not_a_number(self._graph)
+        return int(self._random.choice(len(odds), p=odds / total))
 
     def _check_ports(self) -> None:
         graph = self._graph
@@ -207,7 +224,8 @@ class GraphPolicyController:
         made = graph.compute(feeds)[self._output]
         if not isinstance(made, np.ndarray) or made.ndim != 2 or made.shape[0] != 1:
             raise FormatError(f"'{graph.name}': its output is not one row of numbers: {np.shape(made)}.")
-        return _AgentPlan(codes, ActionDecoder(graph, spec, agent, made.shape[1]))
+        writes = tuple((code.write, feeds[code.name].reshape(-1)) for code in codes)
+        return _AgentPlan(codes, ActionDecoder(graph, spec, agent, made.shape[1]), writes, feeds)
 
 
 def _inner(port: Port, width: int) -> tuple[int, ...]:

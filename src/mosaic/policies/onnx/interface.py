@@ -7,7 +7,7 @@ most exporters meet: an input for each key of the observation, or one for all of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import prod
+from math import isnan, prod
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from mosaic.core.turn import Action, Mask, Observation
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.space_json import Document, space_differences, space_to_json
 from mosaic.envs.vector.encoding import ActionCode, action_code, leaves, row_code
+from mosaic.policies.controller import PolicyError
 from mosaic.policies.onnx.file import Port
 
 OBS, MASK_INPUT, STATE_IN = "obs", "action_mask", "state_ins"
@@ -201,14 +202,14 @@ class ActionDecoder:
             self._parts.append(_Part(code, start))
             start += code.head.width * (2 if skipped and code.head.kind == "gaussian" else 1)
         self.numbers, self.choices = numbers, total - numbers
-        head = codes[0].head
-        self._single = head.kind == "categorical" and len(codes) == len(head.sizes) == 1
+        self._graph = graph
+        self._single = int(self._space.start) if isinstance(self._space, spaces.Discrete) else None
 
     def decode(self, output: NDArray[np.float32], mask: Mask | None, choose: Choose) -> Action:
         if mask is not None and self.choices:
             output = self._legal(output, mask)
-        if self._single:
-            return self._parts[0].code.action(np.array((choose(output),), np.float32))
+        if self._single is not None:
+            return choose(output) + self._single
         made = iter([part.code.action(self._row(part, output, choose)) for part in self._parts])
         return _assembled(self._space, made)
 
@@ -216,6 +217,8 @@ class ActionDecoder:
         head = part.code.head
         own = output[part.start : part.start + head.width]
         if head.kind == "gaussian":
+            if isnan(own.sum()):
+                raise not_a_number(self._graph)
             return own
         return np.array([choose(logits) for logits in np.split(own, np.cumsum(head.sizes)[:-1])], np.float32)
 
@@ -230,6 +233,10 @@ class ActionDecoder:
                 shown[part.start : part.start + width][flags[start : start + width] == 0] = -np.inf
                 start += width
         return shown
+
+
+def not_a_number(graph: Graph) -> PolicyError:
+    return PolicyError(f"'{graph.name}' gives NaN for an observation.")
 
 
 def _assembled(space: Space[object], made: Iterator[Action]) -> Action:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -29,6 +29,8 @@ from mosaic.workers.rllib.checkpoint.policy_view import PolicyView
 from mosaic.workers.rllib.config.algorithms import SQUASHED
 from mosaic.workers.rllib.env.encoding import OBSERVATION
 from mosaic.workers.rllib.learner.modules import module_class
+
+States: TypeAlias = Any  # of a module with memory: a tensor, or states by the names of its parts
 
 
 def make_exportable(folder: Path, policy: PolicyID, request: PolicyRequest) -> ExportablePolicy:
@@ -99,8 +101,9 @@ class ModuleFunction(nn.Module):
         self._squash = facts["algorithm"] in SQUASHED
         self.finish = _finish(acts, facts, squash=False)
         initial: Any = module.get_initial_state
-        self._state = {key: tuple(np.shape(part)) for key, part in initial().items()}
-        self.memory = sum(prod(shape) for shape in self._state.values())
+        self._initial = initial()
+        self._shapes = [tuple(np.shape(part)) for part in _leaves(self._initial)]
+        self.memory = sum(map(prod, self._shapes))
         self.scale = RowScale(scaler)
         self._width = action_code(acts).head.width
 
@@ -123,12 +126,29 @@ class ModuleFunction(nn.Module):
             outputs = self.finish(outputs)
         if state is None:
             return outputs, None
-        after = [answer[Columns.STATE_OUT][key].reshape(row.shape[0], -1) for key in self._state]
+        after = [part.reshape(row.shape[0], -1) for part in _leaves(answer[Columns.STATE_OUT])]
         return outputs, torch.cat(after, 1)
 
-    def _unpacked(self, state: Tensor) -> dict[str, Tensor]:
-        parts = torch.split(state, [prod(shape) for shape in self._state.values()], 1)
-        return {key: part.reshape(-1, *shape) for (key, shape), part in zip(self._state.items(), parts, strict=True)}
+    def _unpacked(self, state: Tensor) -> States:
+        parts = torch.split(state, [prod(shape) for shape in self._shapes], 1)
+        shaped = (part.reshape(-1, *shape) for part, shape in zip(parts, self._shapes, strict=True))
+        return _like(self._initial, shaped)
+
+
+def _leaves(states: States) -> Iterator[Any]:
+    """Yield the arrays of a module's state, whose encoders may each have their own, in the order of their names."""
+    if not isinstance(states, Mapping):
+        yield states
+        return
+    for key in sorted(states):
+        yield from _leaves(states[key])
+
+
+def _like(template: States, parts: Iterator[Any]) -> States:
+    """Return parts, in the order of `_leaves`, in the form of a template."""
+    if not isinstance(template, Mapping):
+        return next(parts)
+    return {key: _like(template[key], parts) for key in sorted(template)}
 
 
 class PictureReader(nn.Module):
