@@ -12,8 +12,11 @@ from mosaic.workers.resolution import with_limit
 from mosaic.workers.sb3.config.algorithms import ALGORITHMS, check_installed, upstream
 
 if TYPE_CHECKING:  # modules that import numba or torch are imported when a run begins
+    from pathlib import Path
+
     from mosaic.config.run import RunConfig
     from mosaic.envs.env import EnvSpec
+    from mosaic.exports.policy import ExportablePolicy
     from mosaic.policies.controller import PolicyController, PolicyRequest
     from mosaic.store.checkpoints import Checkpoint
     from mosaic.store.policies.init_source import InitSource
@@ -86,8 +89,17 @@ class Sb3Worker:
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
         from mosaic.workers.sb3.checkpoint.controllers import load_controller
 
-        plays = next(name for name in checkpoint.manifest.policies[policy].files if name.endswith(".safetensors"))
-        return load_controller(checkpoint.path / plays, request)
+        return load_controller(_weights_file(checkpoint, policy), request)
+
+    def exportable(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> ExportablePolicy:
+        from mosaic.workers.sb3.checkpoint.exportable import load_exportable
+
+        return load_exportable(_weights_file(checkpoint, policy), request)
+
+
+def _weights_file(checkpoint: Checkpoint, policy: str) -> Path:
+    plays = next(name for name in checkpoint.manifest.policies[policy].files if name.endswith(".safetensors"))
+    return checkpoint.path / plays
 
 
 worker = Sb3Worker()
