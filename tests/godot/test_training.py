@@ -120,3 +120,11 @@ def test_rllib_trains_a_policy_for_each_name_and_a_killed_game_fails_the_run(mos
     assert "closed the connection" in run.reason
     assert eventually(lambda: not games & engines_of())
     assert not marked(run.id)
+
+
+def test_sb3_trains_one_policy_for_all_agents(mosaic, tmp_path):
+    pytest.importorskip("stable_baselines3")
+    run = trained_here(tmp_path / "home", asked("sb3", 512, {"n_steps": 64}, num_envs=2))
+    assert run.state is State.FINISHED, run.reason
+    assert {*iterations(run)[-1]["policies"]} == {"shared"}
+    assert {*returns_of(mosaic, "--agent", "*=run:latest")} == {"picker_0", "dog_0"}

@@ -1,10 +1,15 @@
 """Runs that Stable-Baselines3 could not train are refused before they are created, with what to type instead."""
 
+from dataclasses import replace
+
 import pytest
 
 from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.envs.shared_env import env_spec
+from mosaic.learners.agent_roles import read_mapping
 from mosaic.workers.resolution import resolve
 from mosaic.workers.sb3.config import algorithms
+from mosaic.workers.sb3.config.checks import read_roles
 from tests.workers.hosting import run_config
 
 SPREAD, TAG = {"env_id": "mpe/simple_spread_v3"}, {"env_id": "mpe/simple_tag_v3"}
@@ -80,3 +85,11 @@ def test_a_missing_extra_is_named_with_the_line_to_type(monkeypatch):
     monkeypatch.setattr(algorithms, "find_spec", lambda name: None if name == "sb3_contrib" else object())
     with pytest.raises(MissingExtraError, match=r'needs sb3-contrib. Type: pip install "mosaic-rl\[sb3\]"'):
         resolved(CARTPOLE)
+
+
+def test_agents_share_one_policy_whatever_names_the_env_declares():
+    config = run_config("sb3", environment=SPREAD)
+    spec = env_spec(config.environment)
+    named = replace(spec, facts=replace(spec.facts, policy_names={agent: agent for agent in spec.possible_agents}))
+    assert read_mapping(config, named).plan.names == ("agent_0", "agent_1", "agent_2")
+    assert read_roles(config, named).plan.names == ("shared",)

@@ -9,14 +9,13 @@ import torch
 from mosaic.core.seeding import child_seed
 from mosaic.envs.shared_env import env_spec, sharing_envs
 from mosaic.envs.vector.encoding import row_code
-from mosaic.learners.agent_roles import read_mapping
 from mosaic.learners.ppo.hardware import usual_torch_threads
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.loop import train
 from mosaic.workers.resolution import with_limit
 from mosaic.workers.sb3.assembly import Assembly, assemble
-from mosaic.workers.sb3.config.checks import with_envs
+from mosaic.workers.sb3.config.checks import read_roles, with_envs
 from mosaic.workers.sb3.config.options import Sb3Options
 from mosaic.workers.sb3.training import Sb3Training
 
@@ -49,4 +48,4 @@ def _assemble(context: WorkerContext, options: Sb3Options, before: Assembly | No
         config = with_envs(config, spec)
         if context.curriculum is not None and context.curriculum.stage and before is None:
             config = config.model_copy(update={"seed": child_seed(config.seed, "stage", context.curriculum.stage)})
-        return assemble(config, options, spec, read_mapping(config, spec), before)
+        return assemble(config, options, spec, read_roles(config, spec), before)

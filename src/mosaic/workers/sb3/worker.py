@@ -45,7 +45,7 @@ class Sb3Worker:
         population=True,
         resources=("num_env_runners", "num_gpus", "num_envs"),
         notes=(
-            "One policy trains in a run; agents with other policies keep fixed ones.",
+            "One policy trains in a run, also where an env names several; agents with other policies keep fixed ones.",
             "New episodes begin when a run resumes, except in compiled envs, which continue where they were.",
         ),
         patience_s=60.0,

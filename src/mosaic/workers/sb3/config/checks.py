@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gymnasium.spaces import Box, Space
@@ -25,11 +26,19 @@ if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
 
 
+def read_roles(config: RunConfig, spec: EnvSpec) -> AgentRoles:
+    """Read the mapping of agents to policies.
+
+    Names of policies that an env declares do not divide its agents here: all of them share the one policy.
+    """
+    return read_mapping(config, replace(spec, facts=replace(spec.facts, policy_names={})))
+
+
 def check_run(config: RunConfig, options: Sb3Options, spec: EnvSpec) -> None:
     """Raise InputError for whatever would make the run fail at its start."""
     algorithm = config.training.algorithm or next(iter(ALGORITHMS))
     config = with_envs(config, spec)
-    roles = read_mapping(config, spec)
+    roles = read_roles(config, spec)
     check_played(roles.played, spec)
     _check_one_policy(roles)
     places = places_of(roles, spec)
@@ -52,7 +61,7 @@ def check_run(config: RunConfig, options: Sb3Options, spec: EnvSpec) -> None:
 
 def model_of(config: RunConfig, options: Sb3Options, spec: EnvSpec) -> BaseAlgorithm:
     """Return a model like the run's, without env."""
-    agent = places_of(read_mapping(config, spec), spec).learners[0]
+    agent = places_of(read_roles(config, spec), spec).learners[0]
     spaces = spec.observation_spaces[agent], spec.action_spaces[agent]
     return make_idle_model(config.training.algorithm or next(iter(ALGORITHMS)), options, agent, spaces)
 
@@ -61,7 +70,7 @@ def with_envs(config: RunConfig, spec: EnvSpec) -> RunConfig:
     """Fill in the number of envs: one, one for each process, or one for each seat of a turn-based game."""
     if config.environment.num_envs is not None:
         return config
-    places = places_of(read_mapping(config, spec), spec)
+    places = places_of(read_roles(config, spec), spec)
     count = max(config.resources.num_env_runners or 1, len(places.seats), 1)
     return config.model_copy(update={"environment": config.environment.model_copy(update={"num_envs": count})})
 
