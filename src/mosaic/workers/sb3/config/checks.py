@@ -39,7 +39,7 @@ def check_run(config: RunConfig, options: Sb3Options, spec: EnvSpec) -> None:
     algorithm = config.training.algorithm or next(iter(ALGORITHMS))
     config = with_envs(config, spec)
     roles = read_roles(config, spec)
-    check_played(roles.played, spec)
+    check_played(roles.every_played, spec)
     _check_one_policy(roles)
     places = places_of(roles, spec)
     _check_equal(places, spec)
