@@ -112,6 +112,16 @@ def test_every_algorithm_trains_saves_and_goes_on(tmp_path, algorithm):
     assert not named - {"interval/episodes", "interval/reward_mean"}, "metrics of RLlib taken for those of callbacks"
 
 
+def test_a_changed_learning_rate_counts_from_the_first_update_after_a_resume(tmp_path):
+    life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=100)
+    life.run()
+    with life.attempt(2, steps=200, lr=1e-12) as (context, training):
+        before = {name: np.copy(array) for name, array in _weights(training)["default_policy"].items()}
+        iterate(context, training)
+        after = _weights(training)["default_policy"]
+    assert all(np.allclose(before[name], after[name], rtol=0, atol=1e-8) for name in before)
+
+
 @pytest.mark.slow
 @pytest.mark.chosen
 def test_a_run_goes_on_with_another_number_of_runners(tmp_path):

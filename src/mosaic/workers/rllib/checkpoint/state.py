@@ -54,6 +54,8 @@ def load_state(folder: Path, algo: Algorithm, self_play: LeagueManager | None) -
         ) from error
     _send_weights(algo)
     progress = load_progress(folder)
+    if algo.learner_group is not None:
+        algo.learner_group.foreach_learner(partial(_set_rates, env_steps=progress.env_steps))
     if self_play is not None:
         self_play.restore(algo, load_file(folder / LEAGUE), progress.env_steps)
     return progress
@@ -70,6 +72,12 @@ def _send_weights(algo: Algorithm) -> None:
 
 def _take_weights(runner: Any, weights: Any) -> None:
     runner.set_state({"rl_module": weights})  # without a sequence number they are taken in any case
+
+
+def _set_rates(learner: Any, env_steps: int) -> None:
+    """Set the configured learning rates, which may have changed: those of the checkpoint came with its optimizers."""
+    for optimizer, schedule in learner._optimizer_lr_schedules.items():
+        learner._set_optimizer_lr(optimizer, lr=schedule.update(timestep=env_steps))
 
 
 def load_progress(folder: Path) -> RllibProgress:
