@@ -59,7 +59,7 @@ def test_what_cannot_train_is_refused(environment, algorithm, params, text):
         (SPREAD, {"policy_configuration": "independent"}, "The worker sb3 has no policy configuration 'independent'."),
         (GAME, {"policy_configuration": "self_play"}, "It has: parameter_sharing."),
         (CARTPOLE, {"resources": {"num_env_runners": 2}, "environment": {"num_envs": 1}}, "there are 1 envs"),
-        (CARTPOLE, {"resources": {"num_gpus": 2}}, "learns on one GPU or none, and resources.num_gpus is 2"),
+        (CARTPOLE, {"resources": {"num_gpus": 1}}, "The worker sb3 cannot meet resources.num_gpus=1"),
         (CARTPOLE, {"resources": {"num_cpus": 2}}, "The worker sb3 cannot meet resources.num_cpus=2"),
         (CARTPOLE, {"resources": {"runtime": "ray"}}, "The worker sb3 cannot meet resources.runtime=ray"),
         (TAG, {"agents": {"agent_0": "human"}}, "A person cannot play agent_0 while a policy trains"),

@@ -165,7 +165,7 @@ def test_every_option_reaches_the_model(algorithm: str) -> None:
             assert arguments[name] == value  # SB3 passes gamma itself too, and would refuse it twice
             continue
         env = DummyVecEnv([lambda: Nothing(actions(algorithm))] * 2)
-        made = make_model(algorithm, model.model_validate(asked), env, "agent", SEEN, seed=0, device="cpu")
+        made = make_model(algorithm, model.model_validate(asked), env, "agent", SEEN, seed=0)
         assert read_back(made, name) == value, name
 
 

@@ -78,7 +78,6 @@ def assemble(
             agent,
             spec.observation_spaces[agent],
             seed=config.seed,
-            device="cuda" if config.resources.num_gpus else "cpu",
         )
         if len(places.learners) > 1 and not places.seats:
             leave_out_idle(models[policy], lambda: tally.source.acted)

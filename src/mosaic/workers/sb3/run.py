@@ -27,7 +27,7 @@ def train_model(context: WorkerContext) -> None:
     context.config = with_limit(context.config)
     context.stage("making envs and networks")
     assembly = _assemble(context, options)
-    message = f"{context.config.training.algorithm}: {assembly.said}, {assembly.tally.num_envs} slots"
+    message = f"{context.config.training.algorithm}: {assembly.said}"
     print(message, flush=True)
     context.report(kind="equipped", message=message)
     with Camera(context, assembly.tally) as camera:

@@ -29,13 +29,13 @@ def model_seed(seed: int) -> int:
 
 
 def make_model(
-    algorithm: str, options: Sb3Options, env: VecEnv, agent: str, space: Space[Any], *, seed: int, device: str
+    algorithm: str, options: Sb3Options, env: VecEnv, agent: str, space: Space[Any], *, seed: int
 ) -> BaseAlgorithm:
     """Return a new model; `space` is the agent's observation as the env has it."""
     kind = ALGORITHMS[algorithm].load()
     arguments = constructor_arguments(algorithm, options, env.action_space)
     policy = network_kind(algorithm, agent, space)
-    made: BaseAlgorithm = kind(policy, env, seed=model_seed(seed), device=device, **arguments)
+    made: BaseAlgorithm = kind(policy, env, seed=model_seed(seed), device="cpu", **arguments)
     return made
 
 

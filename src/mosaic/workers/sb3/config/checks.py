@@ -10,7 +10,6 @@ from gymnasium.spaces import Box, Space
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
-from mosaic.core.machine import count_gpus
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import picture_layout
@@ -48,7 +47,6 @@ def check_run(config: RunConfig, options: Sb3Options, spec: EnvSpec) -> None:
         network_kind(algorithm, agent, spec.observation_spaces[agent])
     runners = config.resources.num_env_runners or 1
     check_envs(config, roles, spec, compiled=options.compiled_env, runners=runners)
-    _check_gpus(config)
     slots = (config.environment.num_envs or 1) * (1 if spec.facts.turn_based else len(places.learners))
     agent = places.learners[0]
     _check_options(algorithm, options, spec.observation_spaces[agent], slots, len(places.learners))
@@ -96,14 +94,6 @@ def _check_equal(places: Places, spec: EnvSpec) -> None:
                 f"actions differ. Give one of them a fixed policy (--agent {agent}=random), or train several policies: "
                 "--worker native."
             )
-
-
-def _check_gpus(config: RunConfig) -> None:
-    asked = config.resources.num_gpus
-    if asked not in (0, 1):
-        raise InputError(f"Stable-Baselines3 learns on one GPU or none, and resources.num_gpus is {asked:g}.")
-    if asked and not count_gpus():
-        raise InputError("resources.num_gpus is 1, and this machine has no GPU. Leave it out.")
 
 
 def _check_options(algorithm: str, options: Sb3Options, seen: Space[Any], slots: int, learners: int) -> None:
