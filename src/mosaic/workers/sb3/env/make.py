@@ -106,13 +106,12 @@ def check_envs(config: RunConfig, roles: AgentRoles, spec: EnvSpec, *, compiled:
             f"Type: --set environment.num_envs={runners}"
         )
     if runners > 1 and (places.seats or places.frozen):
-        what = "the seats of a turn-based game" if places.seats else "policies that do not train"
         raise InputError(
-            f"The network that learns plays {what} in {spec.env_id}, in its own process, and --num-env-runners is "
-            f"{runners}. Leave it out, or use --worker native."
+            f"Networks play other agents of {spec.env_id} too, which they can in their own process alone, and "
+            f"--num-env-runners is {runners}. Leave it out, or use --worker native."
         )
     if places.seats and count % len(places.seats):
         raise InputError(
-            f"{spec.env_id} is turn-based: each env trains one of its {len(places.seats)} seats, so that "
+            f"{spec.env_id} is turn-based: each env trains one of its {len(places.seats)} agents, so that "
             f"environment.num_envs must be a multiple of {len(places.seats)}, not {count}."
         )
