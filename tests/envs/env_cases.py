@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 
+import pytest
+
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.adapters.upstream import draw_without_screen, quiet
 from mosaic.envs.catalog import entries, make_env
@@ -12,6 +14,9 @@ from mosaic.envs.contract.session import Sampler
 draw_without_screen()
 IDS = [entry.id for entry in entries() if entry.installed]
 PETTINGZOO = [env_id for env_id in IDS if not env_id.startswith(("gym/", "mosaic/"))]
+PONG = next(env_id for env_id in IDS if env_id.startswith("butterfly/cooperative_pong_"))  # v5 or v6
+WATERWORLD = "sisl/waterworld_v4"
+needs_waterworld = pytest.mark.skipif(WATERWORLD not in IDS, reason="PettingZoo 1.26 has no waterworld")
 HEAVY = {"gym/CarRacing-v3", "butterfly/pistonball_v6", "sisl/pursuit_v4", "classic/go_v5"}
 
 

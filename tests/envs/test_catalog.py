@@ -12,6 +12,7 @@ from mosaic.core.errors import InputError, MissingExtraError, UnknownNameError
 from mosaic.envs.catalog import entries, make_env
 from mosaic.envs.families import pettingzoo as families
 from mosaic.envs.family import newest, resolve_name, split_version
+from tests.envs.env_cases import WATERWORLD, needs_waterworld
 
 
 @pytest.mark.parametrize(
@@ -168,4 +169,8 @@ def test_facts_of_games():
     assert rummy.win_above == 0.0
     assert not make_env("classic/hanabi_v5").spec.facts.competitive
     assert not make_env("classic/tictactoe_v3").spec.facts.has_chance
-    assert not make_env("sisl/waterworld_v4").spec.facts.reproducible
+
+
+@needs_waterworld
+def test_a_game_that_cannot_be_repeated_says_so():
+    assert not make_env(WATERWORLD).spec.facts.reproducible

@@ -9,7 +9,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvFacts
 from mosaic.testing import check_env
 from mosaic.testing.toys import Alternating, Fading
-from tests.envs.env_cases import IDS, steps_for
+from tests.envs.env_cases import IDS, WATERWORLD, steps_for
 
 
 def test_the_catalog_is_installed():
@@ -25,7 +25,7 @@ def test_contract(env_id):
     assert (report.picture is None) == (env_id == "classic/hanabi_v5")
     masked = (env_id.startswith("classic/") and env_id != "classic/rps_v2") or env_id == "mosaic/tictactoe"
     assert report.masked == masked
-    assert report.reproducible == (env_id != "sisl/waterworld_v4")
+    assert report.reproducible == (env_id != WATERWORLD)
 
 
 def test_the_report_tells_of_each_agent():

@@ -10,7 +10,7 @@ from mosaic.envs.catalog import describe_incentives, entries, inspect_env, make_
 from mosaic.envs.contract.report import ContractError
 from mosaic.envs.families.pettingzoo import incentives_of
 from mosaic.testing import check_env
-from tests.envs.env_cases import IDS, steps_for, turns
+from tests.envs.env_cases import IDS, WATERWORLD, needs_waterworld, steps_for, turns
 
 SEVERAL = [entry for entry in entries() if entry.installed and entry.incentives != "single"]
 SEEN, DONE = Box(0, 1, (2,), np.float32), Discrete(2)
@@ -53,7 +53,7 @@ def test_agents_that_share_a_reward_get_the_same_and_others_do_not(entry):
         ("mpe/simple_reference_v3", {"local_ratio": 0.0}, True),
         ("sisl/multiwalker_v9", {"shared_reward": False}, False),
         ("sisl/pursuit_v4", {"shared_reward": False}, False),
-        ("sisl/waterworld_v4", {"local_ratio": 0.0}, True),
+        pytest.param(WATERWORLD, {"local_ratio": 0.0}, True, marks=needs_waterworld),
     ],
 )
 def test_options_decide_whether_a_reward_is_shared(env_id, options, shared):

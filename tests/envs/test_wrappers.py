@@ -51,7 +51,7 @@ ENVS: Mapping[str, Callable[[], Env]] = {
             "classic/chess_v6",
             "classic/connect_four_v3",
             "classic/tictactoe_v3",
-            "butterfly/cooperative_pong_v5",
+            "butterfly/cooperative_pong",
         )
     },
 }

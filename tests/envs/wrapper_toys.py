@@ -17,7 +17,7 @@ from mosaic.core.lazy import Lookup
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import Env, EnvFacts, EnvSpec
 
-PONG = "butterfly/cooperative_pong_v5"
+PONG = "butterfly/cooperative_pong"
 TICTACTOE = "classic/tictactoe_v3"
 PICTURE = Box(0, 255, (12, 10, 3), np.uint8)
 FLOAT_PICTURE = Box(-1.0, 1.0, (9, 11, 3), np.float32)

@@ -22,7 +22,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 def test_real_time_with_held_keys(client: TestClient) -> None:
     """A paddle goes up as long as its key is held, and rests after."""
     agents = {"paddle_0": "human", "paddle_1": "random"}
-    match_id = open_match(client, "butterfly/cooperative_pong_v5", agents, rate_hz=60)
+    match_id = open_match(client, "butterfly/cooperative_pong", agents, rate_hz=60)
     with screen(client, match_id) as seat:
         assert seat.state["real_time"]
         seat.until_frame(lambda h: h.step >= 2)
@@ -45,7 +45,7 @@ def test_real_time_with_held_keys(client: TestClient) -> None:
 
 
 def test_a_tap_shorter_than_a_step_counts_once(client: TestClient) -> None:
-    match_id = open_match(client, "butterfly/cooperative_pong_v5", {"*": "human"}, rate_hz=60)
+    match_id = open_match(client, "butterfly/cooperative_pong", {"*": "human"}, rate_hz=60)
     with screen(client, match_id) as seat:
         seat.send("pause", on=True)
         seat.until(lambda s: s["paused"])

@@ -15,7 +15,7 @@ from mosaic.envs.adapters import upstream as repairs
 from mosaic.envs.adapters.upstream import quiet
 from mosaic.envs.catalog import make_env
 from mosaic.envs.contract.session import Sampler
-from tests.envs.env_cases import raw_aec, raw_parallel, turns
+from tests.envs.env_cases import PONG, raw_aec, raw_parallel, turns
 
 MOVES = np.random.default_rng(0).uniform(-1, 1, (60, 4)).astype(np.float32)
 
@@ -121,9 +121,7 @@ def test_hanabi_without_a_seed_draws_new_entropy():
 
 
 @pytest.mark.filterwarnings("ignore:.*You are calling render method without specifying any render mode")
-@pytest.mark.parametrize(
-    ("env_id", "steps", "black"), [("butterfly/cooperative_pong_v5", 5, True), ("butterfly/pistonball_v6", 5, False)]
-)
+@pytest.mark.parametrize(("env_id", "steps", "black"), [(PONG, 5, True), ("butterfly/pistonball_v6", 5, False)])
 def test_envs_that_show_pictures_draw_them_only_with_a_render_mode(env_id, steps, black):
     raw = raw_parallel(env_id, render_mode=None)
     observations, _ = raw.reset(seed=1)

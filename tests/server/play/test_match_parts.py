@@ -100,7 +100,7 @@ def test_bindings_that_name_nothing_are_refused() -> None:
         ("gym/FrozenLake-v1", False, 2.0),
         ("gym/CartPole-v1", True, 50.0),
         ("gym/Pendulum-v1", True, 30.0),
-        ("butterfly/cooperative_pong_v5", True, 15.0),
+        ("butterfly/cooperative_pong", True, 15.0),
     ],
 )
 def test_the_pace_follows_the_env(env_id: str, real_time: bool, rate_hz: float) -> None:

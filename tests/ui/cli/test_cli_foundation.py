@@ -45,7 +45,7 @@ def test_minimax_never_loses_and_does_not_repeat_itself(mosaic):
 
 
 @pytest.mark.parametrize(
-    "env_id", ["mpe/simple_spread_v3", "sisl/waterworld_v4", "butterfly/knights_archers_zombies_v10", "gym/Taxi-v3"]
+    "env_id", ["mpe/simple_spread_v3", "sisl/pursuit_v4", "butterfly/knights_archers_zombies_v10", "gym/Taxi-v3"]
 )
 def test_evaluate_works_in_every_family(mosaic, env_id):
     answer = mosaic("evaluate", env_id, "--agent", "*=random", "--episodes", "2", "--max-steps", "60", "--json")

@@ -76,7 +76,7 @@ def test_each_browser_moves_its_own_agent_and_survives_a_reload(tab: Tab, other:
 
 
 def test_keys_held_in_two_browsers_move_two_paddles(tab: Tab, other: Tab, server: WebServer) -> None:
-    match_id = open_match(server, "butterfly/cooperative_pong_v5", {"*": "human"}, rate_hz=12)  # over after 4 s
+    match_id = open_match(server, "butterfly/cooperative_pong", {"*": "human"}, rate_hz=12)  # over after 4 s
     left = tab.open(f"/play?match={match_id}&agent=paddle_0")
     right = other.open(f"/play?match={match_id}&agent=paddle_1")
     for page in (left, right):

@@ -83,13 +83,13 @@ def test_what_only_a_begun_env_tells_is_refused_before_a_run_exists_too():
 
 
 def test_pictures_have_no_central_critic():
-    pictures = {"env_id": "butterfly/cooperative_pong_v5"}
+    pictures = {"env_id": "butterfly/cooperative_pong"}
     said = _refused(environment=pictures, policy_configuration="shared_value_function")
     assert "pictures are too wide for that. Use --policies parameter_sharing or independent." in said
 
 
 def test_pictures_of_a_size_that_rllib_has_no_network_for_are_refused():
-    pictures = {"env_id": "butterfly/cooperative_pong_v5"}
+    pictures = {"env_id": "butterfly/cooperative_pong"}
     said = _refused(params={"picture_size": 50}, environment=pictures)
     assert said.startswith(
         "RLlib has networks of its own for pictures of 10, 42, 64, 84, 96 pixels, and picture_size is 50."

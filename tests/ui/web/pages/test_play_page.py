@@ -111,7 +111,7 @@ def test_two_browsers_play_chess_with_castling_en_passant_and_promotion(
 
 def test_a_held_key_moves_the_paddle_until_it_is_released(tab: Tab, server: WebServer) -> None:
     agents = {"paddle_0": "human", "paddle_1": "random"}
-    match_id = open_match(server, "butterfly/cooperative_pong_v5", agents, rate_hz=30)
+    match_id = open_match(server, "butterfly/cooperative_pong", agents, rate_hz=30)
     page = tab.open(f"/play?match={match_id}")
     page.wait_for_selector(PICTURE)
     page.keyboard.down("ArrowUp")

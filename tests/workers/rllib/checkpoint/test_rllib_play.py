@@ -61,7 +61,7 @@ CASES: dict[str, tuple[str, dict[str, Any], bool]] = {  # env, what is said, whe
         True,
     ),
     "ppo box, free": ("gym/Pendulum-v1", {"params": {"free_log_std": True}}, True),
-    "ppo pictures": ("butterfly/cooperative_pong_v5", {"env_options": {"max_cycles": 8}}, False),
+    "ppo pictures": ("butterfly/cooperative_pong", {"env_options": {"max_cycles": 8}}, False),
     "ppo self-play": (BOARD, {"policy_configuration": "self_play"}, True),
     "dqn masked": (BOARD, {}, True),
     "dqn one stream": (

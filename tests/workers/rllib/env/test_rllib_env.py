@@ -125,7 +125,7 @@ def test_observations_are_members_of_their_spaces_in_a_fixed_order(env_id: str, 
 
 
 def test_pictures_are_scaled_and_normalised():
-    env = rllib_env("butterfly/cooperative_pong_v5", ["paddle_0", "paddle_1"], picture_size=42)
+    env = rllib_env("butterfly/cooperative_pong", ["paddle_0", "paddle_1"], picture_size=42)
     try:
         seen, _ = env.reset(seed=0)
         assert env.observation_spaces["paddle_0"] == spaces.Box(0, 1, (42, 42, 3), np.float32)
@@ -207,7 +207,7 @@ def test_pictures_with_numbers_are_refused():
 
 def test_pictures_have_no_central_state():
     with pytest.raises(InputError, match=r"pictures are too wide for that\. Use --policies parameter_sharing or"):
-        rllib_env("butterfly/cooperative_pong_v5", ["paddle_0", "paddle_1"], state=True)
+        rllib_env("butterfly/cooperative_pong", ["paddle_0", "paddle_1"], state=True)
 
 
 def test_every_turn_passes_through_unchanged():

@@ -53,7 +53,7 @@ QUICK = (
     Quick(
         "Cooperative Pong",
         "two paddles, one keyboard: W S and ↑ ↓",
-        "butterfly/cooperative_pong_v5",
+        "butterfly/cooperative_pong",
         (("*", "human"),),
     ),
     Quick("Cart Pole", "balance it with the arrow keys", "gym/CartPole-v1", (("*", "human"),)),
