@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from gymnasium import spaces
 
 from mosaic.core.errors import InputError
+from mosaic.core.turn import Turn
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.exports.formats import OnnxVersions, check_versions
 from mosaic.exports.observations import Sample, draw
@@ -200,3 +203,25 @@ def test_versions_that_do_not_exist() -> None:
         check_versions(OnnxVersions(30, 8))
     with pytest.raises(InputError, match=r"IR version 3 does not go with opset 20\. Possible: 9 to 13"):
         check_versions(OnnxVersions(20, 3))
+
+
+def test_mixed_actions_are_laid_out_for_the_plug_in(tmp_path: Path) -> None:
+    """Behind the numbers of a part the plug-in skips as many deviations, if there are choices too."""
+    acts = spaces.Box(-1, 1, (5,), np.float32)  # two numbers, a choice of two, one number
+    saved(tmp_path, ROW, acts, {})
+    made = request(ROW, acts)
+    facts = replace(made.spec.facts, action_parts={"agent_0": (("continuous", 2), ("discrete", 2), ("continuous", 1))})
+    asked = replace(made, spec=replace(made.spec, facts=facts))
+    data, parity = traced(tmp_path, asked, "godot")
+    assert parity.passed
+    (tmp_path / "policy.onnx").write_bytes(data)
+    seen = np.linspace(-1, 1, 5, dtype=np.float32)
+    turn = Turn({"agent_0": seen}, {}, {}, {}, {}, {}, {})
+    wanted = make_controller(tmp_path, "policy_0.safetensors", asked).act(turn)["agent_0"]
+    session = onnxruntime.InferenceSession(data)
+    row = session.run(["output"], {"obs": seen[None], "state_ins": np.ones(1, np.float32)})[0][0]
+    assert row.shape == (8,)
+    np.testing.assert_allclose(row[[0, 1, 4, 5, 6]], wanted, atol=1e-5)
+    assert row[[2, 3, 7]].tolist() == [0, 0, 0]
+    played = load_onnx_policy(tmp_path / "policy.onnx", asked).act(turn)["agent_0"]
+    np.testing.assert_allclose(played, wanted, atol=1e-5)

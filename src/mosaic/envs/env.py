@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from mosaic.config.sections import EnvironmentConfig, Incentives
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.turn import Action, Turn
+
+ActionParts: TypeAlias = tuple[tuple[str, int], ...]  # "continuous" or "discrete", and how many numbers of the Box
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class EnvFacts:
     policy_names: Mapping[AgentID, str] = field(default_factory=dict)  # policies that the env itself names; or none
     usual_envs: int | None = None  # at once, where the user asks for no number; None lets the worker choose
     max_envs: int | None = None  # at once
+    action_parts: Mapping[AgentID, ActionParts] = field(default_factory=dict)  # of a Box that stands for several
 
     @property
     def mixed(self) -> bool:

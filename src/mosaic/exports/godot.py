@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Space
@@ -15,6 +17,26 @@ def check_plug_in(what: str, observation: Space[object], action: Space[object], 
     reason = _reason(observation, action, masked=masked, memory=memory)
     if reason is not None:
         raise InputError(f"{what} cannot run in Godot RL Agents' plug-in: {reason} Use --target onnx.")
+
+
+def plug_in_columns(parts: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+    """Return where the plug-in looks for each number of an action that mixes choices and numbers.
+
+    It then takes as many deviations behind the numbers of each part for granted, and skips them.
+    """
+    columns: list[int] = []
+    start = 0
+    for kind, size in parts:
+        columns += range(start, start + size)
+        start += size if kind == "discrete" else 2 * size
+    return tuple(columns)
+
+
+def spread_over(columns: Sequence[int], parts: Sequence[tuple[str, int]]) -> tuple[int, ...]:
+    """Return the number of the action for each column that the plug-in expects; one beyond the last for a deviation."""
+    width = sum(size if kind == "discrete" else 2 * size for kind, size in parts)
+    number = {column: place for place, column in enumerate(columns)}
+    return tuple(number.get(column, len(columns)) for column in range(width))
 
 
 def _reason(observation: Space[object], action: Space[object], *, masked: bool, memory: int) -> str | None:

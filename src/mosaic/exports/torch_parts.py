@@ -214,7 +214,15 @@ class PolicyGraph(nn.Module):
     """A policy with the interface of its file: leaves, mask and state in; output and state out."""
 
     def __init__(
-        self, function: nn.Module, action: Space[object], *, count: int, masked: bool, memory: int, plug_in: bool
+        self,
+        function: nn.Module,
+        action: Space[object],
+        *,
+        count: int,
+        masked: bool,
+        memory: int,
+        plug_in: bool,
+        spread: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.function = function
@@ -222,6 +230,8 @@ class PolicyGraph(nn.Module):
         self._whole = isinstance(action, spaces.Box) and np.dtype(action.dtype).kind != "f"
         self.low: Tensor | None
         self.high: Tensor | None
+        self.spread: Tensor | None
+        self.register_buffer("spread", torch.as_tensor(list(spread), dtype=torch.int64) if spread else None)
         bounds = (action.low, action.high) if isinstance(action, spaces.Box) else (None, None)
         for name, bound in zip(("low", "high"), bounds, strict=True):
             array = None if bound is None else torch.as_tensor(np.ravel(bound).astype(np.float32))
@@ -241,6 +251,8 @@ class PolicyGraph(nn.Module):
         if self._memory:
             assert after is not None
             return outputs, after
+        if self.spread is not None:  # a column of zeros stands for the deviations that the plug-in skips
+            outputs = torch.cat((outputs, torch.zeros_like(outputs[:, :1])), 1).index_select(1, self.spread)
         if self._plug_in:
             assert state is not None
             return outputs, state

@@ -24,7 +24,7 @@ from mosaic.exports.formats import (
     write_onnx,
     write_torchscript,
 )
-from mosaic.exports.godot import check_plug_in
+from mosaic.exports.godot import check_plug_in, plug_in_columns, spread_over
 from mosaic.exports.observations import Sample, draw, record, usable
 from mosaic.exports.parity import TOLERANCE, Parity, compare
 from mosaic.exports.policy import ExportablePolicy
@@ -121,16 +121,22 @@ def trace(
     if plug_in:
         check_plug_in(f"'{request.reference}'", seen, acts, masked=masked, memory=memory)
     width = action_code(acts).head.width
-    ports = graph_ports(seen, width, mask=width if masked else 0, memory=memory, plug_in=plug_in)
+    parts = spec.facts.action_parts.get(agent, ()) if plug_in else ()
+    columns = plug_in_columns(parts)
+    spread = spread_over(columns, parts)
+    ports = graph_ports(seen, len(spread) or width, mask=width if masked else 0, memory=memory, plug_in=plug_in)
     count = len(ports.inputs) - masked - bool(memory or plug_in)
     function = cast("nn.Module", exportable.function).eval()
-    module = PolicyGraph(function, acts, count=count, masked=masked, memory=memory, plug_in=plug_in).eval()
+    module = PolicyGraph(
+        function, acts, count=count, masked=masked, memory=memory, plug_in=plug_in, spread=spread
+    ).eval()
     facts = GraphFacts(
         observation=space_to_json(seen),
         action=space_to_json(acts),
         masked=masked,
         memory=memory,
         stochastic=stochastic,
+        columns=columns,
         environment=spec.env_id,
         origin=request.reference,
         agents=request.agents,

@@ -65,6 +65,8 @@ def test_an_old_plug_in_gives_one_space_and_no_names(started):
 def test_actions_reach_the_game_in_its_own_parts(started, tmp_path, kind, actions, space, action, sent):
     env = started("--names=a", f"--actions={kind}", actions=actions, log=str(tmp_path / "log"))
     assert env.action_spaces["a_0"] == space
+    joined = {"a_0": (("continuous", 2), ("discrete", 3))} if (kind, actions) == ("mixed", "flat") else {}
+    assert env.spec.facts.action_parts == joined
     env.reset(1)
     env.step({"a_0": action})
     env.close()

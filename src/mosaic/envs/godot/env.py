@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import NoReturn
 
@@ -32,6 +33,15 @@ def name_agents(info: GameInfo) -> tuple[AgentID, ...]:
     return tuple(f"{stem}_{stems[:number].count(stem)}" for number, stem in enumerate(stems))
 
 
+def _mixed_parts(agents: tuple[AgentID, ...], info: GameInfo) -> dict[AgentID, tuple[tuple[str, int], ...]]:
+    """Return the parts of actions that mix choices and numbers, in the game's order."""
+    parts = {
+        agent: tuple((part.action_type, part.size) for part in each.values())
+        for agent, each in zip(agents, info.actions(), strict=True)
+    }
+    return {agent: each for agent, each in parts.items() if len({kind for kind, _ in each}) > 1}
+
+
 class GodotEnv:
     """Env around a connected game; owns the game and closes it.
 
@@ -48,6 +58,8 @@ class GodotEnv:
         self._action_codes = [action_code(each, flat=options.actions == "flat") for each in info.actions()]
         self.observation_spaces = dict(zip(self.possible_agents, (c.space for c in self._seen_codes), strict=True))
         self.action_spaces = dict(zip(self.possible_agents, (c.space for c in self._action_codes), strict=True))
+        if options.actions == "flat":
+            facts = replace(facts, action_parts=_mixed_parts(self.possible_agents, info))
         self.spec = EnvSpec(facts, self.possible_agents, self.observation_spaces, self.action_spaces)
         self._ends_together = options.episode_end == "any"
         self._stream = Random(0)

@@ -90,6 +90,7 @@ class GraphPolicyController:
         self._output = found.get(OUTPUT, 0)
         self._state_out = found.get(STATE_OUT)
         self._memory_size = 0 if graph.facts is None else graph.facts.memory
+        self._columns = None if graph.facts is None or not graph.facts.columns else list(graph.facts.columns)
         self._batches = all(port.shape[:1] == (None,) for port in graph.inputs)
         self._check_ports()
         self._direct = not self._memory_size and all(port.name != MASK_INPUT for port in graph.inputs)
@@ -132,7 +133,7 @@ class GraphPolicyController:
     def outputs(self, turn: Turn) -> NDArray[np.float32]:
         """Return the graph's output rows, one per agent; memories stay as they are."""
         feeds = self._fill(tuple(turn.observations), turn)
-        return np.array(self._graph.compute(feeds)[self._output], np.float32)
+        return np.array(self._rows(self._graph.compute(feeds)), np.float32)
 
     def inputs(self, turn: Turn) -> dict[str, Array]:
         """Return copies of the arrays that the graph is given."""
@@ -145,11 +146,16 @@ class GraphPolicyController:
         """Choose one action, many microseconds faster than a batch of one."""
         for write, row in plan.writes:
             write(observation, row)
-        return plan.decoder.decode(self._graph.compute(plan.feeds)[self._output][0], mask, self._choose)
+        return plan.decoder.decode(self._rows(self._graph.compute(plan.feeds))[0], mask, self._choose)
+
+    def _rows(self, made: Sequence[Array]) -> Array:
+        """Return the numbers that mean actions, one row per agent."""
+        rows = made[self._output]
+        return rows if self._columns is None else rows[:, self._columns]
 
     def _act(self, agents: tuple[AgentID, ...], turn: Turn) -> dict[AgentID, Action]:
         made = self._graph.compute(self._fill(agents, turn))
-        rows = made[self._output]
+        rows = self._rows(made)
         if self._memory_size:
             assert self._state_out is not None
             for agent, state in zip(agents, made[self._state_out], strict=True):
@@ -225,7 +231,12 @@ class GraphPolicyController:
         if not isinstance(made, np.ndarray) or made.ndim != 2 or made.shape[0] != 1:
             raise FormatError(f"'{graph.name}': its output is not one row of numbers: {np.shape(made)}.")
         writes = tuple((code.write, feeds[code.name].reshape(-1)) for code in codes)
-        return _AgentPlan(codes, ActionDecoder(graph, spec, agent, made.shape[1]), writes, feeds)
+        width = made.shape[1]
+        if self._columns is not None:
+            if not 0 <= min(self._columns) <= max(self._columns) < width:
+                raise FormatError(f"'{graph.name}': its output has {width} numbers, fewer than its metadata names.")
+            width = len(self._columns)
+        return _AgentPlan(codes, ActionDecoder(graph, spec, agent, width), writes, feeds)
 
 
 def _inner(port: Port, width: int) -> tuple[int, ...]:

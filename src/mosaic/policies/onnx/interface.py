@@ -43,6 +43,7 @@ class GraphFacts(BaseModel):
     masked: bool = Field(False, description="It has the input action_mask: 1 where an action is legal.")
     memory: int = Field(0, ge=0, description="Numbers of state_ins and state_outs for one agent; 0: no memory.")
     stochastic: bool = Field(False, description="Its output holds logits of probabilities; else values or an action.")
+    columns: tuple[int, ...] = Field((), description="Numbers of the output that are the action's; empty: all.")
     environment: str = ""
     origin: str = Field("", description="Run, checkpoint and policy that it was made from.")
     agents: tuple[str, ...] = ()
