@@ -17,7 +17,7 @@ from mosaic.core.reference import split_path, split_reference
 from mosaic.core.user_code import PREFIX, absolute_code
 
 PROJECT_FILE = "mosaic.toml"
-_PATHS = ("checkpoint", "onnx")  # a path follows the colon; only the store's own runs write inside the store
+_PATHS = ("checkpoint", "onnx", "sb3")  # a path follows the colon; only the store's own runs write inside the store
 _CODE = re.compile(r"python:[^:\n]+:\S")  # in free text only the complete form counts; paths may contain blanks
 _GYM_COMPATIBILITY = re.compile(r"GymV\d+Environment")  # these take another env's name, including `module:EnvId`
 

@@ -80,6 +80,7 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
         "agents.*: /tmp/t.safetensors,temperature=2",
         {"agents": {"*": "/tmp/t.safetensors,temperature=2"}},
     ),
+    "sb3 outside": ("agents.*: sb3:/tmp/model.zip", {"agents": {"*": "sb3:/tmp/model.zip"}}),
     "onnx outside": ("agents.*: onnx:/tmp/model.onnx", {"agents": {"*": "onnx:/tmp/model.onnx"}}),
     "onnx beside the store": (
         "agents.*: onnx:/home/me/mosaic/runs-of-others/m.onnx",
@@ -136,7 +137,7 @@ def test_every_place_is_named() -> None:
 def test_every_kind_of_policy_was_thought_about() -> None:
     """A new kind must be put on one side or the other."""
     harmless = {"human", "random", "minimax", "nearest_landmark", "stockfish", "run"}
-    naming_programs = {"python", "uci", "onnx", "checkpoint", "http", "https"}
+    naming_programs = {"python", "uci", "onnx", "checkpoint", "sb3", "http", "https"}
     assert set(plugins("mosaic.policies")) <= harmless | naming_programs
 
 
