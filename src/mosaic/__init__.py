@@ -13,7 +13,10 @@ __all__ = [
     "Evaluation",
     "InputError",
     "LoadedPolicy",
+    "MosaicCallback",
     "MosaicError",
+    "MosaicRllibCallback",
+    "MosaicTuneCallback",
     "PolicyMapping",
     "Project",
     "Run",
@@ -22,6 +25,7 @@ __all__ = [
     "Tournament",
     "Trainer",
     "as_pettingzoo",
+    "emit_checkpoint",
     "emit_metric",
     "evaluate",
     "export",
@@ -58,6 +62,10 @@ if TYPE_CHECKING:
     from mosaic.store.live_sessions import live_screen
     from mosaic.store.projects.project import Project, project_here
     from mosaic.telemetry.events.lines import emit_metric
+    from mosaic.workers.script.callbacks.rllib import MosaicRllibCallback
+    from mosaic.workers.script.callbacks.sb3 import MosaicCallback
+    from mosaic.workers.script.callbacks.tune import MosaicTuneCallback
+    from mosaic.workers.script.checkpoints import emit_checkpoint
 else:
     from mosaic.core.lazy import lazy_names
 
@@ -85,5 +93,9 @@ else:
             "mosaic.store.live_sessions": ("live_screen",),
             "mosaic.store.projects.project": ("Project", "project_here"),
             "mosaic.telemetry.events.lines": ("emit_metric",),
+            "mosaic.workers.script.callbacks.rllib": ("MosaicRllibCallback",),
+            "mosaic.workers.script.callbacks.sb3": ("MosaicCallback",),
+            "mosaic.workers.script.callbacks.tune": ("MosaicTuneCallback",),
+            "mosaic.workers.script.checkpoints": ("emit_checkpoint",),
         },
     )

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mosaic.store.checkpoints import list_checkpoints
 from tests.workers.hosting import Hosted, new_folder, run_config
 
 ROOT = Path(__file__).parents[3]
@@ -82,3 +83,47 @@ def test_the_gradient_is_the_slope_of_the_loss():
         for place in np.ndindex(slope.shape):
             measured = (loss(name, place, 1e-5) - loss(name, place, -1e-5)) / 2e-5
             assert slope[place] == pytest.approx(measured, abs=1e-6)
+
+
+def run_example(tmp_path, name, *words):
+    command = [sys.executable, str(ROOT / "examples" / "scripts" / name), *words]
+    folder = new_folder(tmp_path, run_config("script", {"command": command}, seed=1))
+    with Hosted(folder) as host:
+        assert host.wait() == 0, host.log()
+    assert host.events("alert") == []
+    return folder, host.events("iteration")
+
+
+@pytest.mark.slow
+@pytest.mark.chosen
+def test_the_script_of_sb3_reports_and_its_model_plays(tmp_path, monkeypatch):
+    from mosaic import evaluate
+
+    folder, events = run_example(tmp_path, "sb3_script.py", "--steps", "2048", "--save-every", "1024")
+    assert events[-1]["env_steps"] == 2048
+    assert events[-1]["episodes_total"] > 10
+    assert events[-1]["policies"]["policy"]["learner"]["value_loss"] > 0
+    assert [each.env_steps for each in list_checkpoints(folder)] == [1024, 2048]
+    last = list_checkpoints(folder)[-1].path
+    found = evaluate("gym/CartPole-v1", {"*": f"checkpoint:{last}"}, episodes=2, seed=1)
+    assert found.agents["agent_0"].returns.mean >= 8
+
+
+@pytest.mark.slow
+def test_the_script_of_rllib_reports_and_saves(tmp_path):
+    folder, events = run_example(tmp_path, "rllib_script.py", "--iterations", "5", "--batch", "200")
+    assert [event["training_iteration"] for event in events] == [1, 2, 3, 4, 5]
+    assert events[-1]["env_steps"] >= 1000
+    assert events[-1]["episode_reward_mean"] > 8
+    assert "value_loss" in events[-1]["policies"]["default_policy"]["learner"]
+    assert len(list_checkpoints(folder)) == 1
+
+
+@pytest.mark.slow
+def test_the_script_of_tune_reports_its_trials(tmp_path):
+    _, events = run_example(tmp_path, "tune_script.py", "--trials", "2", "--iterations", "3")
+    assert len(events) == 6
+    assert events[-1]["env_steps"] == 600
+    assert events[-1]["custom_metrics"]["trials"] == 2
+    names = {name for event in events for name in event["policies"]}
+    assert len(names) == 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -14,6 +16,7 @@ from mosaic.store.checkpoints import PolicyEntry
 from mosaic.workers.sb3.checkpoint.zip_file import statistics_beside
 
 MARK = "@CHECKPOINT"
+CHECKPOINT_DIR = "MOSAIC_CHECKPOINT_DIR"  # environment variable of a program: where its files belong
 PLAYABLE = (".onnx", ".safetensors", ".zip")  # file formats of a policy; .zip: saved by Stable-Baselines3
 
 
@@ -62,6 +65,39 @@ def read_announcement(text: str) -> Announcement | None:
         return Announcement.model_validate_json(body)
     except ValidationError as error:
         raise UnusableCheckpointError(f"{MARK}: {explain(error, Announcement)}") from error
+
+
+def emit_checkpoint(
+    *,
+    env_steps: int,
+    reward: float | None = None,
+    policy: str | None = None,
+    stochastic: bool = False,
+    policies: Mapping[str, Mapping[str, object]] | None = None,
+    files: Sequence[str] = (),
+) -> bool:
+    """Announce files in $MOSAIC_CHECKPOINT_DIR as a checkpoint; return False where no Mosaic listens.
+
+    ```python
+    emit_checkpoint(env_steps=4096, reward=21.5, policy="policy.zip", files=["state.npz"])
+    ```
+    """
+    if not os.environ.get(CHECKPOINT_DIR):
+        return False
+    fields = {
+        "env_steps": env_steps,
+        "reward": reward,
+        "policy": policy,
+        "stochastic": stochastic,
+        "files": tuple(files),
+    }
+    try:
+        announced = Announcement.model_validate({**fields, "policies": dict(policies or {})})
+    except ValidationError as error:
+        raise UnusableCheckpointError(f"{MARK}: {explain(error, Announcement)}") from error
+    sys.stdout.write(f"{MARK} {announced.model_dump_json(exclude_defaults=True)}\n")
+    sys.stdout.flush()
+    return True
 
 
 class ProgramFiles:

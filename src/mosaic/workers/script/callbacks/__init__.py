@@ -1,0 +1,1 @@
+"""Callbacks with which users' own training scripts report to Mosaic."""
