@@ -8,6 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 
 from tests.distribution import GroupScheduling, rank
@@ -16,6 +17,9 @@ from tests.leftovers import stop_runs_below
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and what they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A busy machine takes longer for an example: that is not a failure.
+settings.register_profile("any speed", deadline=None)
+settings.load_profile("any speed")
 HERE = Path(__file__).parent
 # Tests that use these fixtures, or are in these places and take many seconds of CPU, run in `make test` and not in
 # `make check`.
