@@ -9,7 +9,7 @@ import pytest
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError, UnknownNameError
-from mosaic.envs.catalog import entries, make_env
+from mosaic.envs.catalog import entries, inspect_env, make_env
 from mosaic.envs.families import pettingzoo as families
 from mosaic.envs.family import newest, resolve_name, split_version
 from tests.envs.env_cases import WATERWORLD, needs_waterworld
@@ -174,3 +174,10 @@ def test_facts_of_games():
 @needs_waterworld
 def test_a_game_that_cannot_be_repeated_says_so():
     assert not make_env(WATERWORLD).spec.facts.reproducible
+
+
+def test_games_are_listed_with_what_to_type():
+    debug, path = (inspect_env(entry) for entry in entries("godot"))
+    assert (debug.id, debug.installed, debug.install) == ("godot/debug", False, "mosaic check godot/debug")
+    assert debug.note == "a game in the Godot editor; type this, then press Play:"
+    assert (path.id, path.install) == ("godot/PATH", "mosaic check godot/PATH")

@@ -90,6 +90,7 @@ class EnvDescription:
     compiled_twin: bool = False
     incentives: Incentives = "unknown"
     shared_reward: bool | None = None  # None: not declared, or one agent
+    note: str = ""  # what `install` does, if it installs nothing
 
     @property
     def kind(self) -> str:
@@ -105,7 +106,12 @@ def inspect_env(entry: EnvEntry) -> EnvDescription:
 
     if not entry.installed:
         return EnvDescription(
-            entry.id, False, entry.install, incentives=entry.incentives, shared_reward=entry.shared_reward
+            entry.id,
+            False,
+            entry.install,
+            incentives=entry.incentives,
+            shared_reward=entry.shared_reward,
+            note=entry.note,
         )
     env = make_env(entry.id)
     try:

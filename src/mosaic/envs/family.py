@@ -22,6 +22,7 @@ class EnvEntry:
     install: str | None = None  # the exact command to type if something is missing
     incentives: Incentives = "unknown"
     shared_reward: bool | None = None  # None: not declared, or one agent
+    note: str = ""  # where nothing has to be installed, but something else is missing: what `install` does instead
 
 
 class EnvFamily(Protocol):

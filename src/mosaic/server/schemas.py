@@ -43,6 +43,7 @@ class EnvRow(ResponseModel):
     shared_reward: bool | None = Field(
         description="Whether all agents get the same reward; null with one agent, or where it is not declared."
     )
+    note: str = Field("", description="What the line to type does, where nothing has to be installed.")
 
 
 class WorkerRow(ResponseModel):

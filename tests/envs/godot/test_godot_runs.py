@@ -86,3 +86,17 @@ def test_a_run_whose_game_dies_fails_with_the_reason(exported, tmp_path, monkeyp
     with pytest.raises(RunFailedError, match=r"GameError: The game closed .* exit code is 7. .*something went wrong"):
         mosaic.train(config(exported, environment={"num_envs": 2, "options": options}))
     assert [pid for pid in map(int, pids.read_text().split()) if started_at(pid)] == []
+
+
+@pytest.mark.usefixtures("runs_here")
+def test_a_run_that_waits_for_the_editor_says_so(person, tmp_path, monkeypatch):
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path))
+    person.arguments = {"fault": "leave", "after": "1"}  # the person stops the game
+    options = {"port": person.port, "wait_s": 0.05}
+    with pytest.raises(RunFailedError, match=r"closed the connection .* Was it stopped in the editor"):
+        mosaic.train(config("debug", environment={"options": options}))
+    (run,) = mosaic.Trainer().runs()
+    run.resume()
+    said = [event["message"] for event in run.events() if event["kind"] == "alert"]
+    assert [message[:28] for message in said] == ["Waiting for at most 0.05 s f"]
+    assert "No game connected" in run.reason

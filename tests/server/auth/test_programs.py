@@ -54,6 +54,14 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "uci name": ("agents.player_0: uci:sh,depth=3", {"agents": {"player_0": "uci:sh,depth=3"}}),
     "godot path": ("environment: godot//games/tag.x86_64", {"environment": {"env_id": "godot//games/tag.x86_64"}}),
     "godot by family": ("environment: godot/tag.pck", {"environment": {"family": "godot", "env_id": "tag.pck"}}),
+    "godot log": (
+        "environment.options.log: /etc/passwd",
+        {"environment": {"env_id": "godot/debug", "options": {"log": "/etc/passwd"}}},
+    ),
+    "godot for other machines": (
+        "environment.options.host: 0.0.0.0",
+        {"environment": {"env_id": "godot/debug", "options": {"host": "0.0.0.0"}}},
+    ),
     "gym module": ("environment: gym/os.path:Env-v0", {"environment": {"env_id": "gym/os.path:Env-v0"}}),
     "gym module by family": (
         "environment: gym/antigravity:Env-v0",

@@ -21,9 +21,11 @@ GAMES = 4  # at once, unless the user asks for another number: each is a process
 class GodotFamily:
     def entries(self) -> list[EnvEntry]:
         """Return what can be typed; nothing of it can be described before a game runs."""
+        editor = "a game in the Godot editor; type this, then press Play:"
+        path = "an exported game or a project; type this with its path:"
         return [
-            EnvEntry(f"godot/{DEBUG}", False, "type mosaic check godot/debug, then press Play in the Godot editor"),
-            EnvEntry("godot/PATH", False, "type mosaic check godot/PATH, the path of an exported game or a project"),
+            EnvEntry(f"godot/{DEBUG}", False, f"mosaic check godot/{DEBUG}", note=editor),
+            EnvEntry("godot/PATH", False, "mosaic check godot/PATH", note=path),
         ]
 
     def make(self, config: EnvironmentConfig) -> GodotEnv:

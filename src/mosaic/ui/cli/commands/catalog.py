@@ -46,8 +46,9 @@ def envs(
         for what, those in (("Compiled twin", compiled), ("Tuned preset", tuned)):
             if those:
                 note(f"  {what}: {', '.join(each.id.split('/', 1)[1] for each in those)}\n")
-        for line in dict.fromkeys(each.install for each in mine if not each.installed):
-            note(f"  {', '.join(each.id for each in mine if each.install == line)}: {line}\n")
+        for line, what in dict.fromkeys((each.install, each.note) for each in mine if not each.installed):
+            ids = ", ".join(each.id for each in mine if each.install == line)
+            note(f"  {ids}: {what} {line}\n" if what else f"  {ids}: {line}\n")
     note("Any registered Gymnasium id works as gym/ID; your own env as python:module:factory. Try: mosaic check ENV")
 
 

@@ -102,7 +102,9 @@ class EnvPicker:
         self._missing.clear()
         if not entry.installed:
             with self._missing:
-                raw(f"{escape(env_title(env))} is not installed. Type this, then start the server again:", "m-note")
+                missing = "is not installed. Type this, then start the server again:"
+                words = f"is {entry.note}" if entry.note else missing
+                raw(f"{escape(env_title(env))} {escape(words)}", "m-note")
                 command(entry.install or "")
             return
         if self._chosen in self._cards:
