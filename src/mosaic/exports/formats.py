@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -160,6 +161,19 @@ def read_torchscript(name: str, data: bytes, ports: GraphPorts) -> ModuleGraph:
     module = _traced(lambda: torch.jit.load(io.BytesIO(data), _extra_files=found))  # type: ignore[no-untyped-call]
     facts = GraphFacts.model_validate(json.loads(found[f"{METADATA}.json"]))
     return ModuleGraph(name, module, ports, facts)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute on one thread: for single decisions, several only wait for each other."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _traced(make: Callable[[], Any]) -> Any:

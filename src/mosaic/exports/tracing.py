@@ -20,6 +20,7 @@ from mosaic.exports.formats import (
     OnnxVersions,
     Target,
     graph_ports,
+    one_thread,
     read_torchscript,
     write_onnx,
     write_torchscript,
@@ -89,7 +90,7 @@ def _one_file(
 ) -> TracedPolicy:
     request = PolicyRequest(f"run:{checkpoint.origin}@{checkpoint.env_steps}/{policy}", spec, agents)
     config = EnvironmentConfig.model_validate(checkpoint.manifest.environment)
-    with closing(load_run_policy(checkpoint, policy, request, trust=trust_given())) as controller:
+    with one_thread(), closing(load_run_policy(checkpoint, policy, request, trust=trust_given())) as controller:
         exportable = _exportable(checkpoint, policy, request)
         request = replace(request, agents=exportable.agents or agents)
         recorded = record(config, request.agents, controller, settings.observations // 2)
@@ -149,7 +150,8 @@ def trace(
         data = write_onnx(module, ports, facts, settings.versions)
         graph = OnnxGraph(check_onnx(request.reference, data))
     traced = ModuleGraph(request.reference, module, ports, facts)
-    return data, compare(controller, traced, graph, request, samples, settings.tolerance)
+    with one_thread():
+        return data, compare(controller, traced, graph, request, samples, settings.tolerance)
 
 
 def _exportable(checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> ExportablePolicy:
