@@ -236,7 +236,7 @@ def test_a_wrong_value_is_refused_at_its_field_and_json_is_the_same_form(tab: Ta
     expect(command).to_contain_text("--set training.params.gamma=0.9")
     expect(page.get_by_role("button", name="Start training")).to_be_enabled()
 
-    page.get_by_role("button", name="JSON", exact=True).click()
+    page.get_by_role("group", name="View").get_by_role("button", name="JSON").click()
     source = page.get_by_label("Options as JSON")
     values = json.loads(source.input_value())
     assert values["gamma"] == 0.9
