@@ -106,7 +106,9 @@ func _carry_out(message):
 	return false
 
 func _send(message):
-	stream.put_utf8_string(JSON.print(message))
+	var packet = StreamPeerBuffer.new()  # so that length and text leave in one packet
+	packet.put_utf8_string(JSON.print(message))
+	stream.put_data(packet.data_array)
 
 func _receive():
 	var length = stream.get_u32()
