@@ -37,7 +37,7 @@ def _learn(plan: Plan, worker: str, policies: str, steps: int, params: dict[str,
     from mosaic import evaluate, train
 
     engine()
-    aim = 1.0 if plan.quick else GOAL
+    aim, steps = (1.0, steps // 2) if plan.quick else (GOAL, steps)
     with TemporaryDirectory(prefix="mosaic-benchmark-") as home:
         os.environ["MOSAIC_HOME"] = home
         began = perf_counter()
@@ -48,7 +48,7 @@ def _learn(plan: Plan, worker: str, policies: str, steps: int, params: dict[str,
             algorithm="ppo",
             params=params,
             policies=policies,
-            total_timesteps=steps // 2 if plan.quick else steps,
+            total_timesteps=steps,
             seed=0,
         )
         took_s = perf_counter() - began
