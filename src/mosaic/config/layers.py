@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mosaic.config.sections import INTERVALS, EnvironmentConfig, split_id
-from mosaic.core.reference import split_reference
+from mosaic.core.reference import FILES, absolute_file, split_reference
 from mosaic.core.user_code import PREFIX
 
 _WHOLE = ("agents", "policies_to_train")  # rules depend on their order, so a layer replaces all of them
-_FILES = ("checkpoint", "onnx", "sb3")  # kinds of policies that are files
 _DEBUG = "debug"  # godot/debug is a game in the editor, not a file
 
 
@@ -127,9 +126,8 @@ def _absolute(value: object, folder: Path) -> object:
 def absolute_reference(reference: str, folder: Path) -> str:
     """Return `python:FILE.py:NAME`, `checkpoint:PATH` and the like with an absolute path; anything else as it is."""
     kind, rest = split_reference(reference)
-    if kind in _FILES and rest and not rest.startswith("path="):
-        path, comma, options = rest.partition(",")
-        return f"{kind}:{_joined(folder, path)}{comma}{options}"
+    if kind in FILES:
+        return absolute_file(reference, folder)
     if not reference.startswith(PREFIX):
         return reference
     file, dot_py, name = rest.partition(".py:")

@@ -13,11 +13,10 @@ from pathlib import Path
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.core.reference import split_path, split_reference
+from mosaic.core.reference import FILES, absolute_file, split_path, split_reference
 from mosaic.core.user_code import PREFIX, absolute_code
 
 PROJECT_FILE = "mosaic.toml"
-_PATHS = ("checkpoint", "onnx", "sb3")  # a path follows the colon; only the store's own runs write inside the store
 _CODE = re.compile(r"python:[^:\n]+:\S")  # in free text only the complete form counts; paths may contain blanks
 _GYM_COMPATIBILITY = re.compile(r"GymV\d+Environment")  # these take another env's name, including `module:EnvId`
 
@@ -105,7 +104,7 @@ def _references(config: RunConfig) -> Iterator[tuple[str, str]]:
 
 def _names_program(reference: str, home: Path | None) -> bool:
     name, rest = split_reference(reference)
-    if name in _PATHS:
+    if name in FILES:
         return not _is_inside(split_path(rest)[0], home)
     path = reference.partition(",")[0]
     if path.endswith(".safetensors") and name != "run":  # a saved table
@@ -123,7 +122,7 @@ def _is_inside(path: str, home: Path | None) -> bool:
 def _is_written_reference(text: str) -> bool:
     """Return whether the text is a complete reference; among a worker's own options anything less is plain text."""
     name, rest = split_reference(text)
-    return bool(_CODE.match(text)) or (bool(rest) and name in (*_PATHS, "uci")) or text.startswith(_ADDRESSES)
+    return bool(_CODE.match(text)) or (bool(rest) and name in (*FILES, "uci")) or text.startswith(_ADDRESSES)
 
 
 _ADDRESSES = ("http://", "https://", "godot/")
@@ -146,7 +145,7 @@ def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:
 
 
 def with_absolute_paths(config: RunConfig) -> RunConfig:
-    """Return the configuration with absolute paths: of files of code, checkpoints and the checkpoint folder."""
+    """Return the configuration with absolute paths: of files of code and of policies, and of the checkpoint folder."""
     document = dump_run_config(config)
     changed = _absolute_table(document)
     if config.checkpoint.folder is not None:
@@ -190,18 +189,9 @@ def _absolute_table(table: Mapping[str, object]) -> dict[str, object]:
 def _absolute(value: object) -> object:
     match value:
         case str():
-            return _absolute_checkpoint(value) if value.startswith("checkpoint:") else absolute_code(value)
+            return absolute_file(value, Path.cwd()) if split_reference(value)[0] in FILES else absolute_code(value)
         case Mapping():
             return _absolute_table(value)
         case list() | tuple():
             return [_absolute(item) for item in value]
     return value
-
-
-def _absolute_checkpoint(reference: str) -> str:
-    """Return `checkpoint:PATH,…` with an absolute path: a worker and its processes run in other folders."""
-    name, rest = split_reference(reference)
-    path, options = split_path(rest)
-    if not path or path.startswith("path="):
-        return reference
-    return f"{name}:{os.path.abspath(os.path.expanduser(path))}{',' if options else ''}{options}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,6 +18,7 @@ class Options(BaseModel):
 
 
 PATH = "path"  # the only leading option whose value may contain commas
+FILES = ("checkpoint", "onnx", "sb3")  # kinds of policies whose path follows the colon
 _OPTION = re.compile(r",+(?=[A-Za-z_]\w*=)")
 _NAMED = re.compile(r"[A-Za-z_]\w*=")
 Model = TypeVar("Model", bound=Options)
@@ -33,6 +35,16 @@ def split_path(text: str) -> tuple[str, str]:
     """Split `PATH,key=value,…` → ("PATH", "key=value,…"). A path may contain commas: an option is a word and `=`."""
     path, *options = _OPTION.split(text, maxsplit=1)
     return path.rstrip(","), "".join(options)
+
+
+def absolute_file(reference: str, folder: str | os.PathLike[str]) -> str:
+    """Return `KIND:PATH,…` with an absolute path, where a relative one starts at `folder`."""
+    kind, rest = split_reference(reference)
+    path, options = split_path(rest)
+    if not path or _NAMED.match(path):  # the path is given by its name, `path=…`, and stays as it is
+        return reference
+    absolute = os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
+    return f"{kind}:{absolute}{',' if options else ''}{options}"
 
 
 def parse_options(reference: str, text: str, model: type[Model], first: str | None = None) -> Model:

@@ -119,6 +119,15 @@ def test_a_run_names_it_by_an_absolute_path(tmp_path, monkeypatch):
     assert resolved.training.init == f"checkpoint:{tmp_path}/x"
 
 
+@pytest.mark.parametrize("kind", ["onnx", "sb3"])
+def test_a_run_names_files_of_policies_by_absolute_paths(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    config = run_config("native", agents={"b": f"{kind}:a,b.zip,sample=true"}, evaluation={"opponents": [f"{kind}:x"]})
+    resolved = with_absolute_paths(config)
+    assert resolved.agents == {"b": f"{kind}:{tmp_path}/a,b.zip,sample=true"}
+    assert resolved.evaluation.opponents == (f"{kind}:{tmp_path}/x",)
+
+
 class Bomb:
     def __reduce__(self):
         return pytest.fail, ("a pickle was loaded",)

@@ -56,7 +56,7 @@ class NeedsPickleError(TrustError):
 
 
 class Sb3PolicyOptions(TrainedPolicyOptions):
-    file: str = Field(min_length=1, description="Zip that SB3's model.save() wrote.")
+    path: str = Field(min_length=1, description="Zip that SB3's model.save() wrote.")
     algo: str | None = Field(None, description="Its algorithm, such as ppo or sac; default: found in the file.")
 
 
@@ -231,7 +231,7 @@ def _sampling(options: Sb3PolicyOptions, algorithm: str, spec: EnvSpec) -> Sampl
 
 
 def _make(options: Sb3PolicyOptions, request: PolicyRequest) -> PolicyController:
-    path = Path(options.file).expanduser().absolute()
+    path = Path(options.path).expanduser().absolute()
     algorithm = _algorithm(read_zip(path), options.algo)
     wanted = replace(request, sampling=_sampling(options, algorithm, request.spec))
     return play_zip(path, wanted, algorithm)
@@ -248,5 +248,5 @@ kind = PolicyKind(
     make=_make,
     notes=_notes,
     options=Sb3PolicyOptions,
-    first="file",
+    first="path",
 )
