@@ -45,7 +45,7 @@ def iterations(run: Any) -> list[dict[str, Any]]:
 def test_sb3_keeps_every_promise(tmp_path: Path) -> None:
     wanted = run_config(
         "sb3",
-        {**SMALL, "compiled_env": True},
+        {**SMALL, "compiled_env": True, "report_every_steps": 512},
         environment=CARTPOLE,
         training={"algorithm": "ppo", "total_timesteps": 30_000, "preset": False},
         checkpoint={"every_steps": 3000},
@@ -53,7 +53,7 @@ def test_sb3_keeps_every_promise(tmp_path: Path) -> None:
     )
     short = run_config(
         "sb3",
-        SMALL,
+        {**SMALL, "report_every_steps": 512},
         environment=CARTPOLE,
         training={"algorithm": "ppo", "total_timesteps": 2000, "preset": False},
         checkpoint={"every_steps": 500, "keep_last": 10},
@@ -70,7 +70,7 @@ def test_sb3_keeps_every_promise(tmp_path: Path) -> None:
 @pytest.mark.chosen
 def test_ppo_learns_cartpole(tmp_path: Path) -> None:
     environment = {"env_id": "gym/CartPole-v1", "num_envs": 8}
-    run = trained(tmp_path, environment, "ppo", {**ZOO, "compiled_env": True}, 40_000, evaluation={"episodes": 20})
+    run = trained(tmp_path, environment, "ppo", {**ZOO, "compiled_env": True}, 60_000, evaluation={"episodes": 20})
     played = [event for event in run.events() if event["kind"] == "evaluation"][-1]
     assert played["episode_reward_mean"] > 300
 
