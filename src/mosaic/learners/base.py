@@ -15,6 +15,7 @@ from mosaic.learners.agent_roles import AgentRoles, TrainingPlan
 from mosaic.learners.league import League
 from mosaic.learners.normalization import RunningMoments
 from mosaic.learners.rollout.arrays import WINDOW, EpisodeTally
+from mosaic.learners.rollout.base import PolicyInfos
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import StateArrays
 
@@ -105,7 +106,13 @@ class Viewable(Protocol):
     def watch(self, callback: Callable[[], bool]) -> None: ...  # called between Python env steps; true ends a rollout
 
 
-class Learner(PolicyWeights, Resumable, Viewable, Protocol):
+class TellsInfos(Protocol):
+    """Numbers in the infos of the envs."""
+
+    def take_infos(self) -> PolicyInfos: ...  # of agents that ended since the last call
+
+
+class Learner(PolicyWeights, Resumable, Viewable, TellsInfos, Protocol):
     """Learner that advances in whole iterations; between two of them everything may be read, saved and loaded."""
 
     @property

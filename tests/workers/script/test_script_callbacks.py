@@ -14,8 +14,8 @@ from gymnasium import spaces
 
 from mosaic import MosaicCallback, MosaicRllibCallback, MosaicTuneCallback, emit_checkpoint, emit_metric
 from mosaic.core.errors import InputError
+from mosaic.telemetry.events.info_numbers import InfoNumbers
 from mosaic.telemetry.events.lines import parse_metric
-from mosaic.workers.script.callbacks.info_numbers import InfoNumbers
 from mosaic.workers.script.callbacks.tune import result_fields
 from mosaic.workers.script.checkpoints import UnusableCheckpointError, read_announcement
 

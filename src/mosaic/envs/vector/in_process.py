@@ -16,8 +16,8 @@ from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.env import Env
 from mosaic.envs.learner_view import Others
 from mosaic.envs.vector.encoding import action_code, row_code
-from mosaic.envs.vector.layout import VectorArrays, VectorShape, vector_arrays
-from mosaic.envs.vector.slots import GymSlot, TurnSlot
+from mosaic.envs.vector.layout import EndedInfo, VectorArrays, VectorShape, vector_arrays
+from mosaic.envs.vector.slots import GymSlot, InfoWriter, TurnSlot
 
 
 class EnvSlot(Protocol):
@@ -51,8 +51,17 @@ class PythonVector:
         )
         self._envs, self._others, self._first = tuple(envs), others, first
         self._grouped = self.shape.envs, self.shape.slots_per_env, self.shape.parts
+        self.ended_infos: list[EndedInfo] = []
+        rows = len(self.shape.agents)
         self._slots = [
-            _slot(env, self.shape, part_of(every, self.shape, e, e + 1), others, first + e)
+            _slot(
+                env,
+                self.shape,
+                part_of(every, self.shape, e, e + 1),
+                others,
+                first + e,
+                InfoWriter(self.ended_infos, e * rows),
+            )
             for e, env in enumerate(envs)
         ]
         self._ahead = [(e, s) for e, s in enumerate(self._slots) if isinstance(s, TurnSlot) and s.sends_ahead]
@@ -60,12 +69,14 @@ class PythonVector:
     def reset(self, seed: int) -> None:
         self.term.fill(0)
         self.trunc.fill(0)
+        self.ended_infos.clear()
         for index, slot in enumerate(self._slots, self._first):
             slot.begin(episode_seeds(seed, index))
 
     def step(self, act: NDArray[np.float32]) -> None:
         self.term.fill(0)
         self.trunc.fill(0)
+        self.ended_infos.clear()
         index, grouped = self._first, act.reshape(self._grouped)
         try:
             for number, sender in self._ahead:
@@ -138,7 +149,9 @@ def episode_seeds(seed: int, index: int) -> Iterator[int]:
     return (child_seed(seed, "env", index, episode) for episode in count())
 
 
-def _slot(env: Env, shape: VectorShape, arrays: VectorArrays, others: Others | None, index: int) -> EnvSlot:
+def _slot(
+    env: Env, shape: VectorShape, arrays: VectorArrays, others: Others | None, index: int, infos: InfoWriter
+) -> EnvSlot:
     if others is None and type(env) is GymnasiumEnv and env.plain:
-        return GymSlot(env, arrays)
-    return TurnSlot(env, shape, arrays, others, index)
+        return GymSlot(env, arrays, infos)
+    return TurnSlot(env, shape, arrays, others, index, infos)

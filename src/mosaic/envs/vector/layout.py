@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,6 +116,23 @@ class VectorEnv(Protocol):
     def render(self, index: int) -> NDArray[np.uint8] | None: ...  # of one env; None if it cannot render
 
     def close(self) -> None: ...
+
+
+class EndedInfo(NamedTuple):
+    """Numbers in the `info` of an agent's last step."""
+
+    row: int  # of (env, agent), as in `rew`
+    numbers: dict[str, float]
+
+
+@runtime_checkable
+class HasInfos(Protocol):
+    """Vector env whose envs give an `info`."""
+
+    @property
+    def ended_infos(
+        self,
+    ) -> list[EndedInfo]: ...  # of agents that ended in the last step; the same list for its lifetime
 
 
 def vector_arrays(shape: VectorShape) -> VectorArrays:

@@ -20,7 +20,7 @@ from mosaic.core.child_process import ChildProcess
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.envs.env import Env
 from mosaic.envs.learner_view import Others
-from mosaic.envs.vector.layout import VectorArrays, VectorShape, map_arrays, nameless_memory
+from mosaic.envs.vector.layout import EndedInfo, VectorArrays, VectorShape, map_arrays, nameless_memory
 from mosaic.envs.vector.multi_process_child import CLOSE, DONE, STEP, ChildFailure, EnvShare, Introduction, play_share
 
 _END_WITHIN_S = 5.0
@@ -59,6 +59,7 @@ class ProcessVector:
         shares = [EnvShare(make, make_others, masked, bounds[i], bounds[i + 1]) for i in range(processes)]
         self._env_id = "an env that was still being created"
         self._children: list[_Member] = []
+        self.ended_infos: list[EndedInfo] = []
         self._end = weakref.finalize(self, _end, self._children)
         try:
             for share in shares:
@@ -70,11 +71,16 @@ class ProcessVector:
         self.obs, self.mask, self.who, self.active, self.rew, self.term, self.trunc, self.fin = arrays
 
     def reset(self, seed: int) -> None:
+        self.ended_infos.clear()
         self._ask_all(pickle.dumps(("reset", seed)))
 
     def step(self, act: NDArray[np.float32]) -> None:
         self._act[:] = act
-        self._ask_all(STEP)
+        self.ended_infos.clear()
+        agents = len(self.shape.agents)
+        for member, infos in zip(self._children, self._ask_all(STEP), strict=True):
+            for row, numbers in infos or ():
+                self.ended_infos.append(EndedInfo(member.share.start * agents + row, numbers))
 
     def render(self, index: int) -> NDArray[np.uint8] | None:
         for member in self._open():
@@ -114,12 +120,11 @@ class ProcessVector:
             raise RuntimeError("This vector env is closed.")
         return self._children
 
-    def _ask_all(self, request: bytes) -> None:
+    def _ask_all(self, request: bytes) -> list[Any]:
         members = self._open()
         for member in members:
             _send(member, request)
-        for member in members:
-            self._receive(member)
+        return [self._receive(member) for member in members]
 
     def _receive(self, member: _Member) -> Any:
         try:

@@ -1,7 +1,8 @@
 """Child process that steps some envs of a vector env for its parent.
 
 Protocol of the connection: the child introduces its envs and receives the shared memory; then every request gets a
-reply. An empty message requests a step, or replies that all went well; anything else is pickled.
+reply. An empty message requests a step, or replies that all went well; anything else is pickled. A step in which agents
+ended with numbers in their infos is answered with these.
 """
 
 from __future__ import annotations
@@ -124,7 +125,8 @@ def _serve(vector: PythonVector, act: NDArray[np.float32], connection: Connectio
         request = _next_request(connection)
         if request == STEP:
             vector.step(act)
-            _answer(connection, DONE)
+            ended = vector.ended_infos
+            _answer(connection, pickle.dumps(ended) if ended else DONE)
             continue
         name, value = pickle.loads(request)
         match name:

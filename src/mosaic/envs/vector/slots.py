@@ -15,7 +15,8 @@ from mosaic.envs.adapters.gymnasium import AGENT, GymnasiumEnv
 from mosaic.envs.env import Env
 from mosaic.envs.learner_view import LearnerView, Others
 from mosaic.envs.vector.encoding import Row, action_code, row_code
-from mosaic.envs.vector.layout import VectorArrays, VectorShape
+from mosaic.envs.vector.layout import EndedInfo, VectorArrays, VectorShape
+from mosaic.telemetry.events.info_numbers import numbers_in
 
 
 class _Place(NamedTuple):
@@ -31,6 +32,18 @@ class _Place(NamedTuple):
     final: Row
 
 
+class InfoWriter:
+    """Writer of the numbers in infos of agents that ended into the list of the whole vector."""
+
+    def __init__(self, ended: list[EndedInfo], first_row: int) -> None:
+        self._ended, self._first_row = ended, first_row
+
+    def add(self, row: int, info: Mapping[str, object]) -> None:
+        numbers = numbers_in(info)
+        if numbers:
+            self._ended.append(EndedInfo(self._first_row + row, numbers))
+
+
 class TurnSlot:
     """One env in which the learner's agents have rows and `others` play the rest.
 
@@ -41,8 +54,16 @@ class TurnSlot:
     their first observation in a new episode are left out, since no decision of theirs earned them.
     """
 
-    def __init__(self, env: Env, shape: VectorShape, arrays: VectorArrays, others: Others | None, index: int) -> None:
-        self._arrays = arrays
+    def __init__(
+        self,
+        env: Env,
+        shape: VectorShape,
+        arrays: VectorArrays,
+        others: Others | None,
+        index: int,
+        infos: InfoWriter,
+    ) -> None:
+        self._arrays, self._infos = arrays, infos
         self._show = self._show_one if shape.turn_based else self._show_all
         self._places = {agent: _place(env, shape, arrays, row) for row, agent in enumerate(shape.agents)}
         played = others.plays(index) if others else ()
@@ -110,6 +131,8 @@ class TurnSlot:
                 if turn.truncated[agent]:
                     self._arrays.trunc[place.row] = 1
                     place.write(seen, place.final)
+                if info := turn.infos.get(agent):
+                    self._infos.add(place.row, info)
 
     def _show_all(self, turn: Turn) -> None:
         active, observations, masks = self._arrays.active, turn.observations, turn.action_masks
@@ -165,12 +188,12 @@ def _place(env: Env, shape: VectorShape, arrays: VectorArrays, row: int) -> _Pla
 class GymSlot:
     """One Gymnasium env; gives the same numbers as through `GymnasiumEnv`, without its Turns."""
 
-    def __init__(self, env: GymnasiumEnv, arrays: VectorArrays) -> None:
+    def __init__(self, env: GymnasiumEnv, arrays: VectorArrays, infos: InfoWriter) -> None:
         self._step, self._reset = env.env.step, env.env.reset
         self._action = action_code(env.action_spaces[AGENT]).action
         self._write = row_code(env.observation_spaces[AGENT]).write
         self._row, self._final = arrays.obs[0], arrays.fin[0]
-        self._arrays = arrays
+        self._arrays, self._infos = arrays, infos
         self._paid, self._active = arrays.rew, arrays.active
         self._seeds: Iterator[int] = iter(())
 
@@ -180,9 +203,11 @@ class GymSlot:
         self._write(self._reset(seed=next(seeds))[0], self._row)
 
     def step(self, act: NDArray[np.float32]) -> None:
-        observation, reward, terminated, truncated, _ = self._step(self._action(act[0]))
+        observation, reward, terminated, truncated, info = self._step(self._action(act[0]))
         self._paid[0] = reward
         if terminated or truncated:
+            if info:
+                self._infos.add(0, info)
             observation = self._end(observation, terminated, truncated)
         self._write(observation, self._row)
 

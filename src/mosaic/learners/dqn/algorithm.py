@@ -27,7 +27,7 @@ from mosaic.learners.dqn.kernels import DqnHyper, exploration_rate
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.normalization import RunningMoments
 from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, Track, make_track
-from mosaic.learners.rollout.base import RolloutSettings, Stopwatch
+from mosaic.learners.rollout.base import EpisodeInfos, PolicyInfos, RolloutSettings, Stopwatch
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import StateArrays
 from mosaic.models.packed_rows import RowPacking
@@ -95,6 +95,7 @@ class DqnLearner:
         self._losses: dict[str, float] = {}
         self._callback: Callable[[], bool] | None = None
         self._times = Stopwatch()
+        self._infos = EpisodeInfos(vector, len(plan.names))
         vector.reset(child_seed(seed, "envs"))
 
     @property
@@ -134,6 +135,7 @@ class DqnLearner:
             vector.step(engine.act)
             stepped = perf_counter()
             track.reward[0] = vector.rew
+            self._infos.add(self._assignment.policy_of)
             engine.keep(env, track, self._assignment, self._tally)
             kept = perf_counter()
             engine.learn()
@@ -179,6 +181,9 @@ class DqnLearner:
         self.engine.load(weights[0], state[f"{name}/target"])
         self.load_optimiser(0, {key.removeprefix(f"{name}/"): value for key, value in state.items()})
         self.engine.steps[places.CALLS] = state[f"{name}/calls"][0]
+
+    def take_infos(self) -> PolicyInfos:
+        return self._infos.take()
 
     def split(self) -> tuple[float, float, float]:
         return self._times.take()

@@ -24,7 +24,7 @@ from mosaic.learners.ppo.hardware import usual_snapshot_steps
 from mosaic.learners.ppo.options import PpoOptions, Schedule
 from mosaic.learners.ppo.self_play import SelfPlay
 from mosaic.learners.rollout.arrays import EpisodeTally
-from mosaic.learners.rollout.base import Rates, RolloutWorker
+from mosaic.learners.rollout.base import PolicyInfos, Rates, RolloutWorker
 from mosaic.models.engine import StateArrays
 
 _SHARED_CRITIC = "shared_critic"  # in checkpoints whose policies share one
@@ -213,6 +213,9 @@ class PpoLearner:
             worker.restore_envs(_below(f"{WORKER_PREFIX}{number}.", state), self.env_steps)
             self.before.agent_steps -= int(worker.tally.decisions[0])  # the restored tally already counts these
             self.before.episodes -= int(worker.tally.finished[-1])
+
+    def take_infos(self) -> PolicyInfos:
+        return [each for worker in self.workers for each in worker.take_infos()]
 
     def split(self) -> tuple[float, float, float]:
         env_s, inference_s, learning_s = zip(*(worker.times.take() for worker in self.workers), strict=True)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
-from mosaic.envs.vector.layout import VectorEnv, VectorShape
+from mosaic.envs.vector.layout import HasInfos, VectorEnv, VectorShape
 from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.episode_mapping import EpisodeAssignment
 from mosaic.learners.normalization import ObservationMoments
@@ -100,6 +100,30 @@ class Stopwatch:
         return taken
 
 
+PolicyInfos: TypeAlias = list[tuple[int, Mapping[str, float]]]  # policy, and numbers in its agent's last info
+
+
+class EpisodeInfos:
+    """Numbers in the infos of agents that ended, with the policies that played them."""
+
+    def __init__(self, vector: VectorEnv, learners: int) -> None:
+        self._last = vector.ended_infos if isinstance(vector, HasInfos) else []
+        self._learners = learners
+        self._found: PolicyInfos = []
+
+    def add(self, policy_of: NDArray[np.int64]) -> None:
+        """Add the last step, before ended episodes are assigned again; opponents' numbers do not count."""
+        if self._last:
+            players = policy_of.ravel()
+            found = [(int(players[row]), numbers) for row, numbers in self._last]
+            self._found += [(policy, numbers) for policy, numbers in found if policy < self._learners]
+
+    def take(self) -> PolicyInfos:
+        """Return what was added since the last call."""
+        found, self._found = self._found, []
+        return found
+
+
 class RolloutPolicies(Protocol):
     """A worker's copies of all policies, by number: learners first, then the frozen places of opponents."""
 
@@ -148,5 +172,7 @@ class RolloutWorker(Protocol):
     ) -> list[dict[str, float]]: ...
 
     def env_state(self) -> StateArrays: ...  # of envs and random streams; empty if envs cannot be restored
+
+    def take_infos(self) -> PolicyInfos: ...  # since the last call; compiled envs have none
 
     def restore_envs(self, state: StateArrays, env_steps: int) -> None: ...  # empty state: begin new episodes

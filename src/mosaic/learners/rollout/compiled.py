@@ -16,7 +16,7 @@ from mosaic.learners.engines import fused_ppo_update as stats_of
 from mosaic.learners.engines.adam import load_optimiser_state, make_optimiser, optimiser_state
 from mosaic.learners.engines.fused_ppo_update import make_batch, make_hyper, update
 from mosaic.learners.normalization import ObservationMoments
-from mosaic.learners.rollout.base import Discounts, Rates, RolloutSettings, Stopwatch
+from mosaic.learners.rollout.base import Discounts, PolicyInfos, Rates, RolloutSettings, Stopwatch
 from mosaic.learners.rollout.buffers import RolloutBuffer
 from mosaic.learners.rollout.compiled_inference import Pool, make_inference_buffers, make_pool
 from mosaic.learners.rollout.compiled_loop import collect
@@ -175,6 +175,9 @@ class CompiledRollouts:
 
     def env_state(self) -> StateArrays:
         return {name: array.copy() for name, array in self._state().items()}
+
+    def take_infos(self) -> PolicyInfos:
+        return []
 
     def restore_envs(self, state: StateArrays, env_steps: int) -> None:
         """Continue the episodes of a state; without one, those that have just begun."""

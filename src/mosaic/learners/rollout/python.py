@@ -13,7 +13,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.rollout.arrays import record_step
-from mosaic.learners.rollout.base import Discounts, Rates, RolloutSettings, Stopwatch
+from mosaic.learners.rollout.base import Discounts, EpisodeInfos, PolicyInfos, Rates, RolloutSettings, Stopwatch
 from mosaic.learners.rollout.buffers import NO_POLICY, SequenceBuffer, make_rollout
 from mosaic.learners.rollout.compiled_inference import join_observations
 from mosaic.learners.rollout.engine_policies import EnginePolicies, RandomMoves
@@ -43,12 +43,13 @@ class PythonRollouts:
             make_rollout(shape, settings.n_steps, policies.critic_width, packing), shape, settings.n_steps
         )
         self.assignment, self.tally = settings.make_assignment(plan, shape), settings.make_tally(plan, shape)
-        self._episodes = settings.episodes
-        if self._episodes is not None:
-            self._episodes.begin(self.assignment.policy_of, range(shape.envs))
+        self._settings = settings
+        if self._settings.episodes is not None:
+            self._settings.episodes.begin(self.assignment.policy_of, range(shape.envs))
         self.times = Stopwatch()
+        self._infos = EpisodeInfos(vector, len(plan.names))
         self.env_steps = 0
-        self._learning, self._seed = learning, seed
+        self._learning = learning
         self._random_moves = RandomMoves(shape, self.assignment, policies.learners, child_seed(seed, "slips"))
         self.shared_critic: SharedCritic | None = None
         if plan.shares_critic:
@@ -143,14 +144,15 @@ class PythonRollouts:
         """Record rewards and ends after a step."""
         vector, track = self.vector, self.buffer.track
         track.reward[time] = vector.rew
+        self._infos.add(self.assignment.policy_of)
         played_by = self.assignment.policy_of.copy() if vector.trunc.any() else None
         gamma, learners = np.float32(self._learning[0].gamma), self.policies.learners
         cut = record_step(self.tally, self.assignment, track, time, vector.term, vector.trunc, learners, gamma)
         self.buffer.end_episodes(time)
         if cut and played_by is not None:
             self._bootstrap(time, played_by)
-        if self._episodes is not None:  # the length of an episode that has just ended is 0
-            self._episodes.begin(self.assignment.policy_of, np.flatnonzero(self.tally.length == 0).tolist())
+        if self._settings.episodes is not None:  # the length of an episode that has just ended is 0
+            self._settings.episodes.begin(self.assignment.policy_of, np.flatnonzero(self.tally.length == 0).tolist())
 
     def _bootstrap(self, time: int, played_by: NDArray[np.int64]) -> None:
         """Compute the value of the final observation of every truncated agent."""
@@ -227,12 +229,15 @@ class PythonRollouts:
     def keep_own_critics(self) -> None:
         self.shared_critic = None
 
+    def take_infos(self) -> PolicyInfos:
+        return self._infos.take()
+
     def env_state(self) -> StateArrays:
         """Return nothing: Python envs cannot be restored."""
         return {}
 
     def restore_envs(self, state: StateArrays, env_steps: int) -> None:
         """Begin new episodes."""
-        if self._episodes is not None:
-            self._episodes.begin(self.assignment.policy_of, range(self.vector.shape.envs))
-        self.vector.reset(child_seed(self._seed, "envs", env_steps))
+        if self._settings.episodes is not None:
+            self._settings.episodes.begin(self.assignment.policy_of, range(self.vector.shape.envs))
+        self.vector.reset(child_seed(self._settings.seed, "envs", env_steps))

@@ -23,6 +23,7 @@ from mosaic.policies.controller import PolicyController, PolicyRequest, default_
 from mosaic.runners.screen import Shot
 from mosaic.store.checkpoints import Checkpoint, PolicyEntry
 from mosaic.telemetry.events.event import TimeSplit
+from mosaic.telemetry.events.info_numbers import PolicyNumbers
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners, league_players, policies_by_episode
@@ -58,6 +59,7 @@ class NativeTraining:
         self._learner.watch(self._between_steps)
         self._stochastic = not isinstance(context.options, DqnOptions)  # DQN's policies give values, not probabilities
         self._iteration = 0
+        self._numbers = PolicyNumbers()
         if context.resume_from is not None:
             self._iteration = _load(context.resume_from, assembled)
         elif context.config.training.init is not None:
@@ -90,6 +92,8 @@ class NativeTraining:
         self._learner.iterate()
         self._camera.glance()
         self._iteration += 1
+        for policy, numbers in self._learner.take_infos():
+            self._numbers.add(self._learner.plan.names[policy], numbers)
 
     def progress(self) -> Progress:
         progress = self._learner.progress()
@@ -116,8 +120,12 @@ class NativeTraining:
             check_finite(learner.weights(policy), f"After {progress.env_steps:,} env steps the weights of '{name}'")
         env_s, inference_s, learning_s = learner.split()
         policies: dict[str, Any] = {}
+        numbers, alert = self._numbers.take()
+        if alert:
+            self._context.report(kind="alert", env_steps=progress.env_steps, message=alert)
         for name, returns, losses in zip(learner.plan.names, progress.returns, progress.losses, strict=True):
             policies[name] = {"reward_mean": float(returns.mean()) if returns.size else None, "learner": losses}
+            policies[name] |= numbers.get(name, {})
         custom: dict[str, Any] = {}
         if learner.league is not None:
             policies[learner.plan.names[0]]["rating"] = learner.league.rating

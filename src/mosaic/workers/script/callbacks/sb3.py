@@ -16,8 +16,8 @@ from typing import Any, SupportsFloat
 from stable_baselines3.common.callbacks import BaseCallback
 
 from mosaic.core.errors import InputError
+from mosaic.telemetry.events.info_numbers import InfoNumbers
 from mosaic.telemetry.events.lines import emit_metric
-from mosaic.workers.script.callbacks.info_numbers import InfoNumbers
 from mosaic.workers.script.checkpoints import CHECKPOINT_DIR, emit_checkpoint
 
 _WINDOW = 100  # episodes of the means, as in SB3's own log
