@@ -7,7 +7,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.learners.episode_mapping import EpisodeMapping
 from mosaic.policies.registry import load_policy
 from mosaic.runners.local import LocalEnvRunner
-from mosaic.testing.worker.evaluations import missing_names
+from mosaic.testing.worker.plays import missing_names
 from mosaic.workers.evaluation import LeaguePlayers, PoliciesByEpisode, evaluate_learners, spread
 from mosaic.workers.loop import is_due
 

@@ -8,7 +8,7 @@ import pytest
 
 from mosaic.learners.ppo.options import PpoOptions
 from mosaic.models.weights_file import load_weights
-from mosaic.testing.worker.evaluations import check_evaluations, missing_names
+from mosaic.testing.worker.plays import check_evaluations, missing_names
 from mosaic.testing.worker.rehearsal import WorkerContractError
 from mosaic.workers.native import training as native
 from tests.learners.small_runs import TICTACTOE, assembled, run_config

@@ -16,11 +16,11 @@ from mosaic.core.errors import MosaicError
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.registry import find_kernel
 from mosaic.envs.compiled.vector import CompiledVector
+from mosaic.envs.vector.decoding import observation_decoder
 from mosaic.envs.vector.encoding import row_code
 from mosaic.envs.vector.in_process import PythonVector
 from mosaic.testing import Fading
 from mosaic.workers.sb3.buffers import leave_out_idle
-from mosaic.workers.sb3.env.decoding import observation_decoder
 from mosaic.workers.sb3.env.players import ModelOthers
 from mosaic.workers.sb3.env.slots import SlotVecEnv
 from mosaic.workers.sb3.env.tally import TallyVecEnv

@@ -1,27 +1,32 @@
-"""Checks of saved policies: they play, also in other envs with equal spaces, and sample actions where asked to."""
+"""Checks of saved policies: they play, also in other envs with equal spaces, sample, and are named in evaluations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 
 from gymnasium.spaces import Discrete, Tuple
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env, EnvSpec
+from mosaic.envs.shared_env import env_spec
 from mosaic.envs.wrappers.transform import Transform
 from mosaic.evaluation.evaluate import evaluate
 from mosaic.policies.registry import load_policy
 from mosaic.store.checkpoints import find_checkpoint
+from mosaic.telemetry.events.event import MetricEvent
 from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.rehearsal import ContractProof, Rehearsal
 from mosaic.workers.api import MakesPolicies
 
 _MAX_STEPS = 200
 _SEEDS = 64  # enough seeds to expose a policy that samples among two or more actions
+_NAMES = "an evaluation of several agents names every agent with its policy and the policies of the others"
+_HOW_TO_NAME = "yield the records of mosaic.plugins.evaluate_learners, with policy_of"
 
 
 def check_plays(setup: ContractSetup, rehearsal: Rehearsal) -> list[ContractProof]:
@@ -134,3 +139,28 @@ class _Wider(Transform):
         self.observation_spaces = {
             agent: Tuple((env.observation_spaces[agent], Discrete(2))) for agent in env.possible_agents
         }
+
+
+def check_evaluations(rehearsal: Rehearsal, capability: str) -> None:
+    """Check the evaluations of a run; one of a single agent has nothing to name."""
+    agents, saved = env_spec(rehearsal.run.config.environment).possible_agents, rehearsal.run.checkpoints()
+    if len(agents) < 2:
+        return
+    learned = list(saved[-1].manifest.policies) if saved else []
+    for event in rehearsal.events():
+        if event["kind"] != "evaluation":
+            continue
+        if missing := missing_names(event, agents, learned):
+            raise rehearsal.broken(capability, f"an evaluation has no {', '.join(missing)}", _NAMES, _HOW_TO_NAME)
+
+
+def missing_names(event: MetricEvent, agents: Iterable[AgentID], learned: Iterable[PolicyID]) -> list[str]:
+    """Return what the event of an evaluation does not name."""
+    seen, policies = event.get("agents") or {}, event.get("policies") or {}
+    missing = [f"agent {agent}" for agent in agents if agent not in seen]
+    missing += [f"policy {name}" for name in learned if name not in policies]
+    for agent, facts in seen.items():
+        names: list[str | None] = [*facts.get("policies", ())] or [facts.get("policy")]
+        missing += [f"policy of {agent}" for name in names if name not in policies]
+    missing += [f"other agents of {agent}" for agent, facts in seen.items() if not facts.get("others")]
+    return missing + [f"mean reward of {name}" for name, facts in policies.items() if "reward_mean" not in facts]

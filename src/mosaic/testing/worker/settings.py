@@ -16,7 +16,7 @@ from mosaic.config.validation import list_settings
 from mosaic.testing.duel import CONSTANT, duel
 from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.curve import difference
-from mosaic.testing.worker.evaluations import check_evaluations
+from mosaic.testing.worker.plays import check_evaluations
 from mosaic.testing.worker.rehearsal import ContractProof, Rehearsal, WorkerContractError
 from mosaic.workers.submission import unhonoured_settings
 

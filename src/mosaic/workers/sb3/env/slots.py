@@ -18,9 +18,9 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvO
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
 from mosaic.envs.compiled.vector import CompiledVector
+from mosaic.envs.vector.decoding import observation_decoder
 from mosaic.envs.vector.layout import VectorEnv
 from mosaic.runners.screen import Draw
-from mosaic.workers.sb3.env.decoding import observation_decoder
 
 MASKS = "action_masks"  # name of the method that MaskablePPO calls
 

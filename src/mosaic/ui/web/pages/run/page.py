@@ -19,8 +19,7 @@ from mosaic.ui.web.components.widgets import box, button, complain, link_button,
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.progress import Iteration, progress_of, time_shares, wall_s
 from mosaic.ui.web.pages.run.curves import CurvesPanel
-from mosaic.ui.web.pages.run.evaluation import EvaluationPanel
-from mosaic.ui.web.pages.run.panels import AboutPanel, AlertsPanel, LogPanel
+from mosaic.ui.web.pages.run.panels import AboutPanel, AlertsPanel, EvaluationPanel, LogPanel
 from mosaic.ui.web.pages.run.picture import GridPanel, PicturePanel
 
 _UNKNOWN = '<span class="small faint">Known after the first iteration.</span>'

@@ -1,4 +1,4 @@
-"""Text panels of a run: its alerts, its log, its configuration and how that differs from another run's."""
+"""Text panels of a run: alerts, last evaluation, log, configuration and how that differs from another run's."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
 from mosaic.store.views import RunDetails
 from mosaic.telemetry.events.reader import EventTail
+from mosaic.ui.cli.evaluation_view import EVALUATION_COLUMNS, evaluation_rows, evaluation_title
 from mosaic.ui.cli.group_results import differences
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import PageLayout
@@ -237,3 +238,33 @@ def tail(folder: RunFolder, stream: Stream, size: int) -> tuple[str, int]:
     if part.start > 0:
         text = text.partition("\n")[2]
     return _COLOUR.sub("", text.replace("\r\n", "\n").replace("\r", "\n")), end
+
+
+class EvaluationPanel:
+    """Every agent of the last evaluation with its policy, its opponents and its results."""
+
+    def __init__(self) -> None:
+        with box() as self._whole, panel("Last evaluation", body="m-body tight"):
+            self._box = box()
+        self._whole.set_visibility(False)
+        self._shown: tuple[object, ...] = ()
+
+    async def update(self, details: RunDetails) -> None:
+        events = details.last_evaluation
+        if events == self._shown or self._box.is_deleted:
+            return
+        self._shown = events
+        self._whole.set_visibility(bool(events))
+        self._box.clear()
+        head = "".join(f"<th>{escape(column)}</th>" for column in EVALUATION_COLUMNS)
+        with self._box:
+            for event in events:
+                body = "".join(
+                    "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+                    for row in evaluation_rows(event)
+                )
+                raw(escape(evaluation_title(event)), "m-note")
+                raw(
+                    f'<table class="m-table dense"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>',
+                    "m-scroll",
+                )

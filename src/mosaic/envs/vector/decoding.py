@@ -42,7 +42,7 @@ def _leaf(space: Space[object]) -> Decoder:
         case spaces.MultiBinary():
             shape = space.shape
             return lambda rows: rows.reshape(len(rows), *shape).astype(np.int8)
-    raise InputError(f"Stable-Baselines3 cannot read observations of {space}: flatten them, or use --worker native.")
+    raise InputError(f"Rows cannot be turned into observations of {space}: flatten them, or use --worker native.")
 
 
 def _box(space: spaces.Box) -> Decoder:
