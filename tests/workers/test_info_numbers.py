@@ -101,3 +101,18 @@ def test_a_native_run_alerts_to_more_names_than_are_reported(tmp_path):
     events = reports(tmp_path, "native", "ManyCoins", PPO)
     assert len(metrics_of(events)) == MOST
     assert len([event for event in events if event["kind"] == "alert" and "more than 50" in event["message"]]) == 1
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"), [("Coins", {"coins": 4.0, "gems": 5.0}), ("Pair", {"coins": 15.0, "gems": 16.0})]
+)
+def test_sb3_reports_them(tmp_path, env, expected):
+    """Both vector envs: SB3's own, and that of several agents."""
+    params = {"n_steps": 12, "n_epochs": 1, "batch_size": 12}
+    assert metrics_of(reports(tmp_path, "sb3", env, params)) == expected
+
+
+def test_an_sb3_run_alerts_to_more_names_than_are_reported(tmp_path):
+    events = reports(tmp_path, "sb3", "ManyCoins", {"n_steps": 12, "n_epochs": 1, "batch_size": 12})
+    assert len(metrics_of(events)) == MOST
+    assert len([event for event in events if event["kind"] == "alert" and "more than 50" in event["message"]]) == 1

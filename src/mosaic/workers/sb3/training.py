@@ -24,6 +24,7 @@ from mosaic.policies.controller import PolicyController, PolicyRequest, default_
 from mosaic.store.checkpoints import PolicyEntry
 from mosaic.store.policies.init_source import find_init
 from mosaic.telemetry.events.event import TimeSplit
+from mosaic.telemetry.events.info_numbers import CUSTOM
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners
@@ -140,7 +141,15 @@ class Sb3Training:
         now = (tally.env_s, self._inference_s, self._learning_s)
         env_s, inference_s, learning_s = (after - before for after, before in zip(now, self._split, strict=True))
         self._split = now
-        facts = {"reward_mean": measured["episode_reward_mean"], "learner": _learner_values(self._model)}
+        numbers, alert = tally.numbers.take()
+        if alert:
+            self._context.report(kind="alert", env_steps=tally.env_steps, message=alert)
+        facts: dict[str, Any] = {
+            "reward_mean": measured["episode_reward_mean"],
+            "learner": _learner_values(self._model),
+        }
+        if numbers:
+            facts[CUSTOM] = numbers
         return {
             "training_iteration": self._iteration,
             **measured,

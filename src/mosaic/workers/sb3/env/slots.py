@@ -19,7 +19,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.vector.decoding import observation_decoder
-from mosaic.envs.vector.layout import VectorEnv
+from mosaic.envs.vector.layout import HasInfos, VectorEnv
 from mosaic.runners.screen import Draw
 
 MASKS = "action_masks"  # name of the method that MaskablePPO calls
@@ -39,6 +39,7 @@ class SlotVecEnv(VecEnv):
         self.freezes = isinstance(vector, CompiledVector)  # whether `draw` may be called later
         self.acted = np.ones(shape.slots, bool)  # slots that acted in the last step
         self.finished = 0  # episodes that ended in the last step
+        self._ended_infos = vector.ended_infos if isinstance(vector, HasInfos) else []
         self._decode = observation_decoder(observation_space)
         self._act = np.zeros((shape.slots, shape.parts), np.float32)
         self._rows = np.arange(shape.slots) * (len(shape.agents) if shape.turn_based else 1)
@@ -72,9 +73,10 @@ class SlotVecEnv(VecEnv):
         infos: list[dict[str, Any]] = self._nothing
         self.finished = 0
         if dones.any():
-            infos = infos.copy()
+            infos, numbers = infos.copy(), dict(self._ended_infos)
             for slot in np.flatnonzero(dones).tolist():
-                infos[slot] = self._end(slot, bool(truncated[slot]) and not terminated[slot])
+                ended = self._end(slot, bool(truncated[slot]) and not terminated[slot])
+                infos[slot] = {**numbers.get(int(self._rows[slot]), {}), **ended}
             over = dones.reshape(self.envs_count, -1) | ~acted.reshape(self.envs_count, -1)
             again = acts.reshape(self.envs_count, -1).any(axis=1)
             self.finished = int((over.all(axis=1) & again).sum())

@@ -13,6 +13,7 @@ from stable_baselines3.common.vec_env import VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from mosaic.runners.screen import Shot
+from mosaic.telemetry.events.info_numbers import InfoNumbers
 from mosaic.workers.sb3.env.gym import GymVecEnv
 from mosaic.workers.sb3.env.slots import SlotVecEnv
 
@@ -30,6 +31,7 @@ class TallyVecEnv(VecEnvWrapper):
         self.freezes = venv.freezes
         self.env_steps = self.agent_steps = self.episodes = 0
         self.env_s = 0.0
+        self.numbers = InfoNumbers()
         self.recent_returns: deque[float] = deque(maxlen=window)
         self.recent_lengths: deque[int] = deque(maxlen=window)
         self._returns, self._lengths = np.zeros(venv.num_envs), np.zeros(venv.num_envs, np.int64)
@@ -42,7 +44,7 @@ class TallyVecEnv(VecEnvWrapper):
 
     def step_wait(self) -> VecEnvStepReturn:
         began_s, source = perf_counter(), self.source
-        _, rewards, dones, _ = result = self.venv.step_wait()
+        _, rewards, dones, infos = result = self.venv.step_wait()
         acted = source.acted
         self._returns += rewards
         self._lengths += acted
@@ -54,6 +56,7 @@ class TallyVecEnv(VecEnvWrapper):
             for slot in np.flatnonzero(dones & acted):
                 self.recent_returns.append(float(self._returns[slot]))
                 self.recent_lengths.append(int(self._lengths[slot]))
+                self.numbers.add(infos[slot])
             self._returns[dones], self._lengths[dones] = 0, 0
         self.env_s += perf_counter() - began_s
         return result
@@ -64,6 +67,7 @@ class TallyVecEnv(VecEnvWrapper):
     def count_on(self, before: TallyVecEnv) -> None:
         """Continue the counters of another tally, whose episodes are forgotten."""
         self.env_steps, self.agent_steps, self.episodes = before.env_steps, before.agent_steps, before.episodes
+        self.numbers = before.numbers
 
     def shoot(self, index: int) -> Shot:
         slots = self.num_envs // self.envs
