@@ -35,6 +35,7 @@ class EnvFacts:
     usual_envs: int | None = None  # at once, where the user asks for no number; None lets the worker choose
     max_envs: int | None = None  # at once
     action_parts: Mapping[AgentID, ActionParts] = field(default_factory=dict)  # of a Box that stands for several
+    advice: str = ""  # for the user, at the end of a check and before a run
 
     @property
     def mixed(self) -> bool:

@@ -143,6 +143,11 @@ def test_parsing_any_payload(kind, payload):
         assert isinstance(parse(data, kind), kind)
 
 
+def test_a_number_beyond_floats_is_refused():
+    with pytest.raises(GameError, match="Number out of range"):
+        parse(b'{"type": "step", "obs": [{}], "reward": [1e999], "done": [false]}', StepReply)
+
+
 def test_deep_json_is_refused():
     with pytest.raises(GameError):
         parse(b'{"type":"call","returns":' + b"[" * 100_000, CallReply)

@@ -101,6 +101,12 @@ def test_games_have_different_seeds_unless_one_is_given(started):
     assert len(seeds) == 3
 
 
+def test_a_started_game_without_a_speed_comes_with_advice(started):
+    assert "--set environment.options.speedup=20" in started().spec.facts.advice
+    assert started(speedup=2).spec.facts.advice == ""
+    assert started("--speedup=2").spec.facts.advice == ""
+
+
 def test_games_in_parallel_take_the_next_free_port(started):
     first = started()
     port = first.game.connection._port

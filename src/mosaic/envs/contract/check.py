@@ -230,4 +230,5 @@ def _report(all_recorded: Sequence[CheckedEpisode], env: Env, picture: tuple[int
         env_steps=first.env_steps,
         episodes_ended=sum(recorded.tally.over for recorded in all_recorded),
         agents=first.rows(),
+        advice=facts.advice,
     )

@@ -43,6 +43,7 @@ class EnvReport:
     env_steps: int  # of the first episode
     episodes_ended: int  # of those played once per seed; 0: the end of an episode was never seen
     agents: tuple[AgentRow, ...]
+    advice: str = ""  # the env's own
 
 
 class EpisodeTotals:

@@ -40,12 +40,23 @@ class GodotFamily:
                 reproducible=game.info.seeded_reset,
                 usual_envs=1 if config.env_id == DEBUG else GAMES,
                 max_envs=1 if config.env_id == DEBUG else None,
+                advice="" if config.env_id == DEBUG else _pace(options),
                 policy_names=dict(zip(name_agents(game.info), names, strict=True)) if names else {},
             )
             return GodotEnv(game, facts, options)
         except BaseException:
             game.close()
             raise
+
+
+def _pace(options: GodotOptions) -> str:
+    """Return how to make a started game faster, unless the user has said how fast it runs."""
+    if options.speedup is not None or any(word.startswith("--speedup") for word in options.args):
+        return ""
+    return (
+        "The game runs at the pace of its scene, usually real time. To make it faster, type: "
+        "--set environment.options.speedup=20"
+    )
 
 
 def _debugged(options: GodotOptions) -> Game:

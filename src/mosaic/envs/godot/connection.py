@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, time
 from typing import IO, NoReturn, Protocol
@@ -25,7 +23,7 @@ from mosaic.envs.godot.messages import (
 )
 from mosaic.envs.godot.options import DEFAULT_PORT, MOST_PORTS
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16
 _LOOK_EVERY_S = 0.5  # whether a game that has not connected is still alive
 _ASKED: dict[type, str] = {GameInfo: "env_info", ResetReply: "reset", StepReply: "action", CallReply: "call"}
 
@@ -126,12 +124,13 @@ class Connection:
         """Send a message; raise GameError if the game is gone or does not read it."""
         if self._failed:
             raise GameError(self._failed)
-        data = memoryview(frame(message))
-        self._write_log(">", data[HEADER.size :])
-        deadline = monotonic() + self._timeout_s
-        while data:
+        data = frame(message)
+        if self._log is not None:
+            _write_log(self._log, self._port, ">", data[HEADER.size :])
+        deadline, done = monotonic() + self._timeout_s, 0
+        while done < len(data):
             try:
-                data = data[self._socket.send(data) :]
+                done += self._socket.send(memoryview(data)[done:])
             except BlockingIOError:
                 self._wait(deadline, "did not read what Mosaic sent", writing=True)
             except ConnectionError:
@@ -141,14 +140,13 @@ class Connection:
         """Return the answer to what was sent; raise GameError if none comes or it is another one."""
         if self._failed:
             raise GameError(self._failed)
-        deadline, asked = monotonic() + self._timeout_s, _ASKED[kind]
-        header = self._read(HEADER.size, deadline, asked)
-        with self._fatal():
-            size = payload_size(header)
-        payload = self._read(size, deadline, asked)
-        self._write_log("<", memoryview(payload))
-        with self._fatal():
+        try:
+            payload = self._read(_ASKED[kind])
+            if self._log is not None:
+                _write_log(self._log, self._port, "<", payload)
             return parse(payload, kind)
+        except GameError as error:
+            self.fail(error)
 
     def usable(self) -> bool:
         """Return whether the game is still there; only if nothing was asked."""
@@ -179,17 +177,20 @@ class Connection:
         self._failed = str(error)
         raise error
 
-    @contextmanager
-    def _fatal(self) -> Iterator[None]:
-        try:
-            yield
-        except GameError as error:
-            self._failed = str(error)
-            raise
+    def _read(self, asked: str) -> bytes:
+        """Return the next message, without its header; all of it usually comes at once."""
+        deadline, unread = monotonic() + self._timeout_s, self._unread
+        while len(unread) < HEADER.size:
+            unread += self._receive_some(deadline, asked)
+        end = HEADER.size + payload_size(bytes(unread[: HEADER.size]))
+        while len(unread) < end:
+            unread += self._receive_some(deadline, asked)
+        payload = bytes(memoryview(unread)[HEADER.size : end])
+        del unread[:end]
+        return payload
 
-    def _read(self, size: int, deadline: float, asked: str) -> bytes:
-        unread = self._unread
-        while len(unread) < size:
+    def _receive_some(self, deadline: float, asked: str) -> bytes:
+        while True:
             self._wait(deadline, f"did not answer to '{asked}'")
             try:
                 chunk = self._socket.recv(_CHUNK)
@@ -197,12 +198,7 @@ class Connection:
                 continue  # the game printed something
             except ConnectionError:
                 chunk = b""
-            if not chunk:
-                self._closed(f"'{asked}'")
-            unread += chunk
-        part = bytes(memoryview(unread)[:size])
-        del unread[:size]
-        return part
+            return chunk or self._closed(f"'{asked}'")
 
     def _wait(self, deadline: float, what: str, *, writing: bool = False) -> None:
         left_s = deadline - monotonic()
@@ -215,17 +211,18 @@ class Connection:
             said = self._game.postmortem() if self._game else ""
             advice = "If it needs longer, type: --set environment.options.timeout_s=300"
             self.fail(GameError(f"The game {what} within {self._timeout_s:g} s. {advice} {said}".rstrip()))
-        if self._game is not None and any(fd == self._game.output for fd, _ in ready) and not self._game.drain():
-            self._poll.unregister(self._game.output or 0)
+        for fd, _ in ready:
+            if self._game is not None and fd != self._socket.fileno() and not self._game.drain():
+                self._poll.unregister(fd)
 
     def _closed(self, asked: str) -> NoReturn:
         said = self._game.postmortem() if self._game else "Was it stopped in the editor?"
         self.fail(GameError(f"The game closed the connection instead of answering {asked}. {said}".rstrip()))
 
-    def _write_log(self, direction: str, payload: memoryview) -> None:
-        if self._log is not None:
-            text = bytes(payload).decode(errors="backslashreplace").replace("\n", " ")
-            self._log.write(f"{time():.6f} {self._port} {direction} {text}\n")
+
+def _write_log(log: IO[str], port: int, direction: str, payload: bytes) -> None:
+    text = payload.decode(errors="backslashreplace").replace("\n", " ")
+    log.write(f"{time():.6f} {port} {direction} {text}\n")
 
 
 def _open_log(path: str | None) -> IO[str] | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,8 @@ _TIME_IS_UP = ("truncated", "TimeLimit.truncated")  # keys of an info
 _FINALS = ("final_observation", "terminal_observation")
 _NONE: dict[AgentID, NoReturn] = {}
 
+Value = TypeVar("Value")
+
 
 def name_agents(info: GameInfo) -> tuple[AgentID, ...]:
     """Return the agents' names: those of their policies, numbered; `agent_0` … where the game gives no names."""
@@ -42,6 +43,11 @@ def _mixed_parts(agents: tuple[AgentID, ...], info: GameInfo) -> dict[AgentID, t
     return {agent: each for agent, each in parts.items() if len({kind for kind, _ in each}) > 1}
 
 
+def _is_late(number: int, reply: StepReply, info: Mapping[str, Json]) -> bool:
+    """Return whether an agent that is done ran out of time."""
+    return bool(reply.truncated[number]) if reply.truncated else any(info.get(key) for key in _TIME_IS_UP)
+
+
 class GodotEnv:
     """Env around a connected game; owns the game and closes it.
 
@@ -55,9 +61,10 @@ class GodotEnv:
         info = game.info
         self.possible_agents = name_agents(info)
         self._seen_codes = [observation_code(each, options.observation_bound) for each in info.observations()]
-        self._action_codes = [action_code(each, flat=options.actions == "flat") for each in info.actions()]
-        self.observation_spaces = dict(zip(self.possible_agents, (c.space for c in self._seen_codes), strict=True))
-        self.action_spaces = dict(zip(self.possible_agents, (c.space for c in self._action_codes), strict=True))
+        codes = [action_code(each, flat=options.actions == "flat") for each in info.actions()]
+        self._action_codes = self._by_agent(codes)
+        self.observation_spaces = self._by_agent(code.space for code in self._seen_codes)
+        self.action_spaces = self._by_agent(code.space for code in codes)
         if options.actions == "flat":
             facts = replace(facts, action_parts=_mixed_parts(self.possible_agents, info))
         self.spec = EnvSpec(facts, self.possible_agents, self.observation_spaces, self.action_spaces)
@@ -81,9 +88,8 @@ class GodotEnv:
         self.game.player = self
         reply = self.game.ask(message, ResetReply)
         agents = self.possible_agents
-        self._last = dict(zip(agents, self._observations(reply.obs), strict=True))
-        lives = dict.fromkeys(agents, False)
-        infos = dict(zip(agents, self._infos(reply.info), strict=True))
+        self._last, lives = self._by_agent(self._observations(reply.obs)), dict.fromkeys(agents, False)
+        infos = self._by_agent(self._infos(reply.info))
         return Turn(dict(self._last), _NONE, dict.fromkeys(agents, 0.0), lives, lives, _NONE, infos)
 
     def send(self, actions: Mapping[AgentID, Action]) -> None:
@@ -94,7 +100,7 @@ class GodotEnv:
             raise ValueError(f"Actions for {sorted(actions)}, but {sorted(self._last)} must act.")
         sent = [
             code.encode(actions[agent]) if agent in actions else code.neutral
-            for agent, code in zip(self.possible_agents, self._action_codes, strict=True)
+            for agent, code in self._action_codes.items()
         ]
         if self.game.player is self:
             self.game.send_step(sent)
@@ -127,20 +133,23 @@ class GodotEnv:
         return Turn(_NONE, _NONE, dict.fromkeys(last, 0.0), alive, cut, last, {})
 
     def _turn(self, reply: StepReply) -> Turn:
-        observations = self._observations(reply.obs)
+        agents = self.possible_agents
+        observations, infos = self._observations(reply.obs), self._infos(reply.info)
         self._check_count("rewards", len(reply.reward))
         self._check_count("done", len(reply.done))
-        infos = self._infos(reply.info)
-        out_of_time = reply.truncated or [any(info.get(key) for key in _TIME_IS_UP) for info in infos]
-        self._check_count("truncated", len(out_of_time))
+        if reply.truncated:
+            self._check_count("truncated", len(reply.truncated))
+        if not any(reply.done) and len(self._last) == len(agents):
+            self._last, lives = self._by_agent(observations), dict.fromkeys(agents, False)
+            rewards, told = self._by_agent(reply.reward), self._by_agent(infos)
+            return Turn(self._last.copy(), _NONE, rewards, lives, lives, _NONE, told)
         rewards, terminated, truncated, now, finals, told = {}, {}, {}, {}, {}, {}
-        for number, agent in enumerate(self.possible_agents):
+        for number, agent in enumerate(agents):
             if agent not in self._last:
                 continue
-            rewards[agent] = self._reward(agent, reply.reward[number])
-            done, late = bool(reply.done[number]), bool(out_of_time[number])
+            rewards[agent], told[agent] = reply.reward[number], infos[number]
+            done, late = bool(reply.done[number]), _is_late(number, reply, infos[number])
             terminated[agent], truncated[agent] = done and not late, done and late
-            told[agent] = infos[number]
             if done:
                 finals[agent] = self._final(number, infos[number])
             else:
@@ -172,16 +181,16 @@ class GodotEnv:
         except GameError as error:
             self.game.fail(GameError(f"Agent '{self.possible_agents[number]}' of {self.spec.env_id}: {error}."))
 
-    def _reward(self, agent: AgentID, reward: float) -> float:
-        if not math.isfinite(reward):
-            self.game.fail(GameError(f"Agent '{agent}' of {self.spec.env_id}: its reward is {reward}."))
-        return float(reward)
+    def _by_agent(self, values: Iterable[Value]) -> dict[AgentID, Value]:
+        """Return one value for each agent, whose number was checked: `strict` would take as long as all the rest."""
+        return dict(zip(self.possible_agents, values))  # noqa: B905
 
     def _check_count(self, what: str, found: int) -> None:
-        try:
-            check_count(what, found, len(self.possible_agents))
-        except GameError as error:
-            self.game.fail(error)
+        if found != len(self.possible_agents):
+            try:
+                check_count(what, found, len(self.possible_agents))
+            except GameError as error:
+                self.game.fail(error)
 
     def _infos(self, sent: Sequence[Mapping[str, Json] | None] | None) -> list[Mapping[str, Json]]:
         if sent is None:

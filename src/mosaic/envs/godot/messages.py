@@ -94,12 +94,14 @@ class CallReply(msgspec.Struct, frozen=True):
 
 Reply = TypeVar("Reply", GameInfo, ResetReply, StepReply, CallReply)
 _WANTED = {GameInfo: "env_info", ResetReply: "reset", StepReply: "step", CallReply: "call"}
+_DECODERS: dict[type, msgspec.json.Decoder[Any]] = {kind: msgspec.json.Decoder(kind) for kind in _WANTED}
+_ENCODER = msgspec.json.Encoder()
 HANDSHAKE: dict[str, object] = {"type": "handshake", "major_version": MAJOR, "minor_version": MINOR}
 
 
 def frame(message: dict[str, object]) -> bytes:
     """Return a message as it is sent."""
-    payload = msgspec.json.encode(message)
+    payload = _ENCODER.encode(message)
     return HEADER.pack(len(payload)) + payload
 
 
@@ -117,7 +119,8 @@ def payload_size(header: bytes) -> int:
 def parse(payload: bytes, kind: type[Reply]) -> Reply:
     """Return the answer, checked; raise GameError where it is something else."""
     try:
-        return msgspec.json.decode(payload, type=kind)
+        answer: Reply = _DECODERS[kind].decode(payload)
+        return answer
     except msgspec.ValidationError as error:
         raise GameError(f"{_wrong_answer(kind)}: {error}. It was {_shown(payload)}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -49,7 +49,10 @@ class GodotOptions(Options):
     )
     # The rest is for games that Mosaic starts.
     seed: int | None = Field(
-        None, ge=0, lt=SEED_LIMIT, description="--env_seed of the game; None: a different one for every game."
+        None,
+        ge=0,
+        lt=SEED_LIMIT,
+        description="--env_seed of every game, the same for those in parallel; None: a different one for each.",
     )
     action_repeat: int | None = Field(
         None, ge=1, le=10_000, description="--action_repeat: physics frames per action; None: what the scene says."

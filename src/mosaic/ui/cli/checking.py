@@ -188,3 +188,5 @@ def print_report(report: EnvReport) -> None:
     print_table(f"{report.env_id}: {report.env_steps} random env steps", columns, rows, numbers=["steps", "return"])
     out.print(f"Incentives: {describe_incentives(report.incentives, report.shared_reward)}")
     out.print(f"{report.env_id} keeps the contract.", style="green")
+    if report.advice:
+        note(report.advice)

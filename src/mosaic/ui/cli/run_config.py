@@ -68,6 +68,8 @@ def _resolved(document: Mapping[str, object], settings: list[str], *, quiet: boo
             note(f"Picked {training.worker} {training.algorithm}: {reason}.")
         _mention_new_policies(configured.config)
         _mention_preset(configured)
+        if configured.spec is not None and configured.spec.facts.advice:
+            note(configured.spec.facts.advice)
     return configured
 
 
