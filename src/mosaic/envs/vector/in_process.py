@@ -50,7 +50,6 @@ class PythonVector:
             vector_arrays(self.shape) if arrays is None else arrays
         )
         self._envs, self._others, self._first = tuple(envs), others, first
-        self._grouped = self.shape.envs, self.shape.slots_per_env, self.shape.parts
         self.ended_infos: list[EndedInfo] = []
         rows = len(self.shape.agents)
         self._slots = [
@@ -77,7 +76,7 @@ class PythonVector:
         self.term.fill(0)
         self.trunc.fill(0)
         self.ended_infos.clear()
-        index, grouped = self._first, act.reshape(self._grouped)
+        index, grouped = self._first, act.reshape(len(self._slots), -1, self.shape.parts)
         try:
             for number, sender in self._ahead:
                 sender.send(grouped[number])
