@@ -149,6 +149,10 @@ def test_what_does_not_fit_is_refused_with_the_reason():
     assert refusal(TICTACTOE, agents={"player_2": "self@-9"}) == (
         "self@-N is an opponent in self-play: add --policies self_play."
     )
+    for misspelt in ("self@-x", "self@5"):
+        assert refusal(TICTACTOE, agents={"player_2": misspelt}, policy_configuration="self_play") == (
+            f"'{misspelt}' is not a snapshot. Type self@-N, where N is its age in env steps: self@-10000."
+        )
     assert refusal(TICTACTOE, agents={"player_2": "random"}, policy_configuration="self_play") == (
         "In self-play at least two agents learn, but here only player_1 does. Add --policies parameter_sharing."
     )
@@ -160,7 +164,7 @@ def test_what_does_not_fit_is_refused_with_the_reason():
     )
 
 
-@pytest.mark.parametrize("policy", ["randon", "Random", "minmax", "minmax:depth=2", "engine:depth=2", "self@5", "a,b"])
+@pytest.mark.parametrize("policy", ["randon", "Random", "minmax", "minmax:depth=2", "engine:depth=2", "a,b"])
 def test_a_policy_that_does_not_exist_is_not_taken_for_the_name_of_a_new_one(policy):
     assert refusal(SPREAD, agents={"agent_0": policy}).startswith(f"There is no policy named '{policy}'.")
 

@@ -225,11 +225,13 @@ def leaves_self_play(config: RunConfig, spec: EnvSpec) -> bool:
 
 def _check_name(policy: str, trained: tuple[str, ...] | str | None) -> None:
     """Reject names that are neither a fixed policy nor valid for a new one: misspelt or unknown kinds."""
+    if policy.startswith("self@"):
+        raise InputError(f"'{policy}' is not a snapshot. Type self@-N, where N is its age in env steps: self@-10000.")
     known = plugins("mosaic.policies")
     if isinstance(trained, tuple) and policy in trained and ":" not in policy:
         return  # the name is given in two places, so it is intended
     near = get_close_matches(split_reference(policy)[0].casefold(), known, n=1, cutoff=_MISSPELT)
-    if near or not _NAME.fullmatch(policy) or policy.startswith("self@"):
+    if near or not _NAME.fullmatch(policy):
         advice = "" if ":" in policy else f"To train a policy of that name, list it in policies_to_train: [{policy}]."
         raise unknown("policy", policy, known, advice)
 

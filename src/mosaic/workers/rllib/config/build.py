@@ -35,6 +35,7 @@ from mosaic.workers.rllib.env.sampling import IterationLimit, StepLimit, stoppab
 from mosaic.workers.rllib.env.stages import staged
 from mosaic.workers.rllib.episode_modules import EpisodeModules
 from mosaic.workers.rllib.learner.balanced import learner_class, own_learner
+from mosaic.workers.rllib.learner.first_states import FirstStates
 from mosaic.workers.rllib.learner.modules import module_spec
 from mosaic.workers.rllib.learner.offline_data import DATASET, NORMALIZED, PICTURE_SIZE, DatasetInMemory
 from mosaic.workers.rllib.learner.replay import balanced_buffer
@@ -119,6 +120,9 @@ def _gather(config: AlgorithmConfig, setup: RllibSetup, user: UserClasses) -> No
         max_requests_in_flight_per_env_runner=options.max_requests_in_flight_per_env_runner,
         explore=options.explore,
     )
+    if not setup.single and (options.rl_module is not None or setup.recurrent):
+        # In env steps: those since an agent last acted in turn, and before that for the state it acted with.
+        config.env_runners(episode_lookback_horizon=2 * len(setup.spec.possible_agents))
     usual: type[EnvRunner] = SingleAgentEnvRunner if setup.single else MultiAgentEnvRunner
     stepping = stoppable(runner_class(setup) or usual)
     config.env_runners(env_runner_cls=telling(stepping if setup.curriculum is None else staged(stepping)))
@@ -138,6 +142,12 @@ def _env_to_module(
     return filters if own is None else [*filters, *own(*given)]
 
 
+def _learner_connectors(*given: object, single: bool, own: Connectors | None) -> list[ConnectorV2]:
+    """Make the user's connectors, and before RLlib's the one that knows how pieces of episodes begin."""
+    users = [] if own is None else list(own(*given))
+    return users if single else [*users, FirstStates()]
+
+
 def _learn(config: AlgorithmConfig, setup: RllibSetup, user: UserClasses) -> None:
     options, placement = setup.options, setup.placement
     settings = training_settings(options)
@@ -149,8 +159,8 @@ def _learn(config: AlgorithmConfig, setup: RllibSetup, user: UserClasses) -> Non
         learner_class=learner_class(setup, user.learner),
         **aggregation,
     )
-    if user.learner_connector is not None:
-        config.learners(learner_connector=user.learner_connector)
+    if user.learner_connector is not None or not setup.single:
+        config.learners(learner_connector=partial(_learner_connectors, single=setup.single, own=user.learner_connector))
     if setup.algorithm in IN_STEP:
         batch = "train_batch_size_per_learner"
         settings[batch] = StepLimit(settings[batch], setup.session)
@@ -254,9 +264,8 @@ def has_twin(setup: RllibSetup) -> bool:
     options, roles, spec = setup.options, setup.roles, setup.spec
     other = setup.single or setup.masked or roles.plan.self_play or roles.played or spec.facts.turn_based
     other = other or roles.episodes is not None
-    recurrent = any(setup.options_of(policy).use_lstm for policy in roles.plan.names)
     own_code = options.acts_with_code or options.callbacks
-    if other or recurrent or own_code or options.observation_filter != "NoFilter":
+    if other or setup.recurrent or own_code or options.observation_filter != "NoFilter":
         return False
     from mosaic.envs.compiled.registry import find_kernel
 

@@ -56,6 +56,11 @@ class RllibSetup:
         return len(self.roles.learners) == 1 and not self.roles.plan.self_play and self.roles.episodes is None
 
     @property
+    def recurrent(self) -> bool:
+        """Whether a policy has a network with memory of Mosaic's making: a user's own module may have one too."""
+        return any(self.options_of(policy).use_lstm for policy in self.roles.plan.names)
+
+    @property
     def first_episode(self) -> int | None:
         """Number of the first episode, if numbers decide who plays."""
         changing = self.roles.episodes is not None or self.roles.played_episodes is not None
