@@ -22,6 +22,7 @@ from mosaic.policies.registry import load_policy
 from mosaic.runners.live_screen import LiveScreen
 from mosaic.store.archives.trust import require_trust_to_resume
 from mosaic.store.checkpoints import PolicyEntry
+from mosaic.telemetry.events.info_numbers import PolicyNumbers
 from mosaic.telemetry.frames.sources import EVALUATION, announce_source, remove_rings, withdraw_source
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners, league_players, policies_by_episode
@@ -242,6 +243,7 @@ class RllibTraining:
         self._view = SamplingView(self._session)
         self._league: Mapping[str, object] = {}
         self._interval = Interval()  # since the last metrics
+        self._numbers = PolicyNumbers()
 
     def iterate(self) -> None:
         from mosaic.workers.rllib.env.sampling import begin_iteration
@@ -286,7 +288,13 @@ class RllibTraining:
 
     def metrics(self) -> dict[str, object]:
         interval, self._interval = self._interval, Interval()
-        return fields(interval, self._counted, self._training.learned, self._league)
+        for record in interval.ended:
+            for agent, numbers in record.get("numbers", {}).items():
+                self._numbers.add(record["policies"][agent], numbers)
+        found, alert = self._numbers.take()
+        if alert:
+            self._context.report(kind="alert", message=alert, env_steps=self._counted.env_steps)
+        return fields(interval, self._counted, self._training.learned, self._league, found)
 
     def save(self) -> None:
         _save(self._context, self._training)

@@ -23,6 +23,7 @@ from mosaic.envs.vector.encoding import ActionCode, RowCode, action_code, row_co
 from mosaic.envs.wrappers.images import resize
 from mosaic.learners.episode_mapping import EpisodeMapping
 from mosaic.runners.fixed_policies import ChangingPolicies, ControllerOthers
+from mosaic.telemetry.events.info_numbers import numbers_in
 from mosaic.workers.rllib.config.support import no_central_pictures
 from mosaic.workers.rllib.episode_modules import ToldNumber
 
@@ -131,6 +132,7 @@ class LearnerStep(NamedTuple):
     terminated: dict[AgentID, bool]
     truncated: dict[AgentID, bool]
     over: bool
+    infos: dict[AgentID, dict[str, float]]  # numbers in the infos of those that have ended
 
 
 class EncodedView:
@@ -181,12 +183,12 @@ class EncodedView:
             for turn in view.others_steps():
                 self._book(turn)
             if view.turn.observations:
-                return LearnerStep(self._see(view.turn.observations, view.turn), {}, {}, {}, False)
+                return LearnerStep(self._see(view.turn.observations, view.turn), {}, {}, {}, False, {})
 
     def step(self, chosen: Mapping[AgentID, Action]) -> LearnerStep:
         view, codes = self._view, self._codes
         turn = view.step({agent: self._action(agent, action) for agent, action in chosen.items()})
-        last = self._book(turn)
+        last, infos = self._book(turn), self._infos(turn)
         rewards = {agent: reward for agent, reward in turn.rewards.items() if agent in codes}
         terminated = {agent: flag for agent, flag in turn.terminated.items() if agent in codes}
         truncated = {agent: flag for agent, flag in turn.truncated.items() if agent in codes}
@@ -196,11 +198,13 @@ class EncodedView:
                     rewards[agent] = rewards.get(agent, 0.0) + turn.rewards[agent]
                     terminated[agent], truncated[agent] = turn.terminated[agent], turn.truncated[agent]
                 last |= self._book(turn)
+                infos |= self._infos(turn)
                 if not self._living:
                     break
         turn = view.turn
         over = not self._living or turn.over
-        return LearnerStep(self._see({**turn.observations, **last}, turn), rewards, terminated, truncated, over)
+        seen = self._see({**turn.observations, **last}, turn)
+        return LearnerStep(seen, rewards, terminated, truncated, over, infos)
 
     def close(self) -> None:
         if self._view.others is not None:
@@ -223,6 +227,11 @@ class EncodedView:
         ended = {agent: seen for agent, seen in turn.final_observations.items() if agent in self._codes}
         self._living -= ended.keys()
         return ended
+
+    def _infos(self, turn: Turn) -> dict[AgentID, dict[str, float]]:
+        ended = turn.final_observations.keys() & self._codes.keys() & turn.infos.keys()
+        found = {agent: numbers_in(turn.infos[agent]) for agent in ended if turn.infos[agent]}
+        return {agent: numbers for agent, numbers in found.items() if numbers}
 
     def _action(self, agent: AgentID, chosen: Action) -> Action:
         action, mask = self._codes[agent].act(chosen), self._view.turn.action_masks.get(agent)

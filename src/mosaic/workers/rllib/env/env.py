@@ -65,7 +65,7 @@ class LearnersEnv(_View, MultiAgentEnv):
     ) -> tuple[_ByAgent, _ByAgent, _ByAgent, _ByAgent, _ByAgent]:
         outcome = self.view.step(action_dict)
         terminated, truncated = ends(outcome)
-        return outcome.seen, outcome.rewards, terminated, truncated, {}
+        return outcome.seen, outcome.rewards, terminated, truncated, outcome.infos
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
         return self.view.env.render()
@@ -103,9 +103,9 @@ class LearnerEnv(_View, gymnasium.Env[Observation, Action]):
         return self.view.begin(seed).seen[self._agent], {}
 
     def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, object]]:
-        seen, rewards, terminated, truncated, _ = self.view.step({self._agent: action})
         agent = self._agent
-        return seen[agent], rewards[agent], terminated[agent], truncated[agent], {}
+        seen, rewards, terminated, truncated, _, infos = self.view.step({agent: action})
+        return seen[agent], rewards[agent], terminated[agent], truncated[agent], {**infos.get(agent, {})}
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
         return self.view.env.render()

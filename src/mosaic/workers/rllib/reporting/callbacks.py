@@ -15,6 +15,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
 from mosaic.core.machine import boot_id
 from mosaic.runners.screen import Shot, develop
+from mosaic.telemetry.events.info_numbers import numbers_in
 from mosaic.telemetry.frames.on_demand import OnDemandWriter
 from mosaic.telemetry.frames.sources import announce_source, runner_source, withdraw_source
 from mosaic.workers.rllib.env.sampling import RunnerCounters
@@ -132,6 +133,17 @@ def returns_of(episode: Piece, agents: tuple[AgentID, ...]) -> dict[AgentID, flo
     if not hasattr(episode, "agent_episodes"):
         return {agents[0]: float(episode.get_return())}
     return {str(agent): float(each.get_return()) for agent, each in episode.agent_episodes.items()}
+
+
+def last_numbers(pieces: Iterable[Piece], agents: tuple[AgentID, ...]) -> dict[AgentID, dict[str, float]]:
+    """Return the numbers in the last info of each agent of an episode; compiled envs have none."""
+    found: dict[AgentID, dict[str, float]] = {}
+    for piece in pieces:
+        several = getattr(piece, "agent_episodes", {agents[0]: piece})
+        for agent, each in several.items():
+            if hasattr(each, "get_infos"):
+                found[str(agent)] = numbers_in(each.get_infos(-1) or {})
+    return {agent: numbers for agent, numbers in found.items() if numbers}
 
 
 def _last_reward(episode: Piece, agent: AgentID) -> float:
@@ -255,6 +267,8 @@ class MosaicCallback(RLlibCallback):
         )
         if isinstance(env_runner, Staged):
             record["stage"] = env_runner.stage
+        if numbers := last_numbers(pieces, self._agents):
+            record["numbers"] = numbers
         assert metrics_logger is not None
         metrics_logger.log_value(EPISODES, record, reduce="item_series")
         self._counters.end_episode(record)

@@ -23,6 +23,7 @@ class EpisodeRecord(TypedDict):
     played: dict[AgentID, float]  # returns of agents played by fixed policies inside the env
     policies: dict[AgentID, str]  # policies of the agents that learn; in self-play also frozen snapshots
     stage: NotRequired[int]  # of a curriculum, counted from 1
+    numbers: NotRequired[dict[AgentID, dict[str, float]]]  # in the info of an agent's last step
 
 
 class OutcomeCounts(TypedDict):

@@ -118,11 +118,12 @@ def fields(
     progress: RllibProgress,
     modules: Mapping[PolicyID, str],
     league: Mapping[str, object] | None = None,
+    numbers: Mapping[PolicyID, Mapping[str, object]] | None = None,
 ) -> dict[str, object]:
     """Return the fields for `context.report`.
 
     `modules` are the policies that learn, with RLlib's names for them. `league` are the metrics of self-play, with
-    `rating/POLICY` of policies that learn.
+    `rating/POLICY` of policies that learn. `numbers` are further fields of policies: those of the env's infos.
     """
     recent = progress.recent
     by_policy, by_agent = returns_by_policy(recent), returns_by_agent(recent)
@@ -131,7 +132,7 @@ def fields(
     policies: dict[PolicyID, dict[str, object]] = {}
     for policy, module in modules.items():
         mean = {"reward_mean": fmean(by_policy[policy])} if by_policy.get(policy) else {}
-        policies[policy] = {**mean, "learner": interval.learner(module)}
+        policies[policy] = {**mean, "learner": interval.learner(module), **(numbers or {}).get(policy, {})}
         if f"rating/{policy}" in ratings:
             policies[policy]["rating"] = ratings.pop(f"rating/{policy}")
     by_name = {
