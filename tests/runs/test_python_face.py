@@ -319,7 +319,7 @@ def test_callbacks_see_every_event_and_stop_the_run(place):
     ("worker", "algorithm", "text"),
     [
         ("native", "sac", "The workers rllib and sb3 have sac: type --worker rllib --algo sac$"),
-        ("tabular", "dqn", "has dqn: type --worker native --algo dqn$"),
+        ("tabular", "dqn", "have dqn: type --worker native --algo dqn$"),
         ("native", "mappo", "--algo ppo --policies shared_value_function --set training.params.shared_actor=true$"),
         ("native", "recurrent_ppo", "type --algo ppo --set training.params.memory=lstm$"),
         ("rllib", "Recurrent-PPO", "type --algo ppo --set training.params.use_lstm=true$"),

@@ -19,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import types
 from collections.abc import Callable, Iterator
@@ -40,12 +41,14 @@ _ALWAYS = ("pipe", "getcwd", "getpid", "_exit", "waitpid", "kill", "killpg", "po
 def installed() -> Iterator[Calls]:
     calls = Calls()
     undo: list[tuple[Any, str, Any]] = []
+    owner_thread = threading.get_ident()
 
     def put(owner: Any, name: str, simulated: Callable[..., Any], when: Callable[..., bool]) -> None:
         real = getattr(owner, name)
 
         def either(*arguments: Any, **options: Any) -> Any:
-            if calls.kernel.current is not None and when(*arguments):
+            # A thread that an earlier test left running has nothing to do with the simulation.
+            if calls.kernel.current is not None and threading.get_ident() == owner_thread and when(*arguments):
                 return simulated(*arguments, **options)
             return real(*arguments, **options)
 

@@ -144,7 +144,7 @@ def test_workers_that_do_not_declare_it_refuse_it(worker):
         resolve(config)
     shown = '[{"options": {"ends": 2}, "until_steps": 300}, '
     assert f"cannot honour environment.curriculum={shown}" in str(caught.value)
-    assert "Workers that honour it: native, rllib." in str(caught.value)
+    assert "Workers that honour it: native, rllib, sb3." in str(caught.value)
 
 
 def test_a_worker_is_picked_that_honours_it():

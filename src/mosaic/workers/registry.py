@@ -69,7 +69,9 @@ def _algorithm_advice(worker: str, algorithm: str) -> str:
         name for name in plugins("mosaic.workers") if name != worker and asked in load_worker(name).info.algorithms
     ]
     if others and asked not in _KNOWN_AS:
-        have = f"worker {others[0]} has" if len(others) == 1 else f"workers {' and '.join(others)} have"
+        have = (
+            f"worker {others[0]} has" if len(others) == 1 else f"workers {', '.join(others[:-1])} and {others[-1]} have"
+        )
         return f"The {have} {asked}: type --worker {others[0]} --algo {asked}"
     if asked not in _KNOWN_AS:
         return ""

@@ -79,7 +79,7 @@ def params(**settings):
         ),
         (
             (*CARTPOLE, "--init", "onnx:net.onnx"),
-            "training.init 'onnx:net.onnx' is neither run:RUN",
+            "net.onnx' is neither run:RUN",
         ),
         (
             (*CARTPOLE, "--init", "run:latest,optimiser=true"),

@@ -42,7 +42,9 @@ def joined(tmp_path, monkeypatch):
         monkeypatch.setattr(loop, "_join", lambda *_: machine)
         stored = folder.read_config()
         options = parse_params(load_worker("rllib"), "ppo", dict(stored.training.params))
-        context = SimpleNamespace(config=stored, options=options, folder=folder, attempt=1, curriculum=None)
+        context = SimpleNamespace(
+            config=stored, options=options, folder=folder, attempt=1, curriculum=None, resume_from=None
+        )
         return loop.prepare(context, lambda *_: None)
 
     return attempt, folder
