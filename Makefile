@@ -4,8 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 MARKS  ?= not slow or chosen
-# Two more than there are cores: while tests wait for processes, others run.
-WORKERS ?= $(shell expr $$(nproc) + 2)
+# One more than there are cores: while a test waits for a process, another runs.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 BENCHMARKS ?= runner inference runs tabular ppo dqn fastlane web rllib godot sb3
 
 # The tests start hundreds of Python processes: none of them should compile the sources again.
