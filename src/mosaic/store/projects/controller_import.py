@@ -9,16 +9,15 @@ from pathlib import Path
 
 from mosaic.config.file_formats import parse_document, read_json
 from mosaic.core.errors import FormatError, InputError
-from mosaic.store.errors import reason
 from mosaic.store.projects import controller_keys as keys
 from mosaic.store.projects.controller_keys import GAME, IN_PARAMS, Left, Target
 from mosaic.store.projects.controller_project import UNKNOWN, CheckParams, ControllerProject
+from mosaic.store.projects.project import read_text
 
 INDEX, METADATA, TRAINING = "index.json", "project.json", "training_config.json"
 RLLIB, EXPORT = "rllib_config.yaml", "export_config.json"
 _SUBFOLDER = ".rlcontroller"
 _FILES = (METADATA, TRAINING, RLLIB, EXPORT)
-_MOST_BYTES = 1 << 20
 
 
 def find_controller_projects(path: Path) -> list[Path]:
@@ -34,7 +33,7 @@ def find_controller_projects(path: Path) -> list[Path]:
         raise InputError(
             f"There is no project of the controller in '{path}': none of {', '.join((INDEX, *_FILES))} is there."
         )
-    entries = read_json(_read(index))
+    entries = read_json(read_text(index))
     if not isinstance(entries, list):
         raise FormatError(f"{index}: it should be a list of projects, each with name and path.")
     found = [entry["path"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("path"), str)]
@@ -200,18 +199,4 @@ def _file(folder: Path, name: str) -> Path | None:
 
 
 def _read_mapping(file: Path) -> dict[str, object]:
-    return parse_document(_read(file), file)
-
-
-def _read(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"'{file}' cannot be read: {reason(error)}.") from error
-    if len(content) > _MOST_BYTES:
-        raise FormatError(f"{file}: it has more than {_MOST_BYTES >> 10} KiB.")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{file}: it is not UTF-8 text (byte {error.start}).") from error
+    return parse_document(read_text(file), file)

@@ -20,7 +20,7 @@ from mosaic.store.atomic import write_atomic, write_once
 from mosaic.store.errors import reason
 
 PROJECT_FILE = "mosaic.toml"
-_MOST_BYTES = 1 << 20  # of a mosaic.toml
+_MOST_BYTES = 1 << 20  # of a file in a project
 _NAME_LINE = re.compile(r"""^(name\s*=\s*)("(?:[^"\\\n]|\\.)*"|'[^'\n]*')""", re.MULTILINE)
 _HEADING = re.compile(r"^\s*\[", re.MULTILINE)
 
@@ -88,7 +88,10 @@ def read_project(folder: Path | str) -> Project:
     """Read the mosaic.toml of a folder, or the one that is named; errors name the file."""
     path = Path(folder).expanduser().absolute()
     file = path if path.name == PROJECT_FILE else path / PROJECT_FILE
-    text = _read_text(file)
+    text = read_text(
+        file,
+        f"There is no {PROJECT_FILE} in '{file.parent}'. Create a project there: mosaic projects create {file.parent}",
+    )
     document = parse_document(text, file)
     try:
         return Project(Path(os.path.normpath(file.parent)), parse_project(document))
@@ -96,7 +99,8 @@ def read_project(folder: Path | str) -> Project:
         raise type(error)("\n".join(f"{file}: {line}" for line in str(error).splitlines())) from error
 
 
-def _read_text(file: Path) -> str:
+def read_text(file: Path, if_missing: str | None = None) -> str:
+    """Read a short file of text; raise InputError for a pipe or a device, which would never end."""
     try:
         # Without O_NONBLOCK, opening a pipe waits for its writer.
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -104,15 +108,11 @@ def _read_text(file: Path) -> str:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise InputError(f"'{file}' is not a regular file.")
             content = opened.read(_MOST_BYTES + 1)
-    except FileNotFoundError as error:
-        raise InputError(
-            f"There is no {PROJECT_FILE} in '{file.parent}'. "
-            f"Create a project there: mosaic projects create {file.parent}"
-        ) from error
     except OSError as error:
-        raise InputError(f"'{file}' cannot be read: {reason(error)}.") from error
+        missing = if_missing if isinstance(error, FileNotFoundError) else None
+        raise InputError(missing or f"'{file}' cannot be read: {reason(error)}.") from error
     if len(content) > _MOST_BYTES:
-        raise FormatError(f"{file}: it has more than {_MOST_BYTES >> 10} KiB, and no project is that long.")
+        raise FormatError(f"{file}: it has more than {_MOST_BYTES >> 10} KiB.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -136,7 +136,7 @@ def create_project(folder: Path, document: dict[str, object]) -> Project:
 def rename_in_file(project: Project, name: str) -> Project:
     """Change the name in a mosaic.toml and nothing else: comments and layout stay."""
     file = project.file
-    text = _read_text(file)
+    text = read_text(file)
     first = _HEADING.search(text)
     head, rest = (text[: first.start()], text[first.start() :]) if first else (text, "")
     written = write_toml({"name": name}).strip().removeprefix("name = ")
