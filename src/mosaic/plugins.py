@@ -12,6 +12,7 @@ __all__ = [
     "Checkpoint",
     "ChecksInit",
     "ChecksRuns",
+    "ChoosesAlgorithm",
     "CompletesRuns",
     "ControllerOthers",
     "Env",
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
     from mosaic.workers.api import (
         ChecksInit,
         ChecksRuns,
+        ChoosesAlgorithm,
         CompletesRuns,
         ExportsPolicies,
         MakesPolicies,
@@ -165,6 +167,7 @@ else:
             "mosaic.workers.api": (
                 "ChecksInit",
                 "ChecksRuns",
+                "ChoosesAlgorithm",
                 "CompletesRuns",
                 "ExportsPolicies",
                 "MakesPolicies",

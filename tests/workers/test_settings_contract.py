@@ -30,6 +30,7 @@ RLLIB = {
 PROGRAM = 'for n in range(1, 9): print(\'@METRIC {"env_steps": %d, "episodes_total": %d}\' % (n, n))'
 COMMAND = {"command": [sys.executable, "-c", PROGRAM]}
 GAME = {"env_id": "classic/tictactoe_v3"}
+MASKED = {"sb3": "maskable_ppo"}  # default algorithm where actions may be illegal
 
 
 def proofs(tmp_path, worker, params=None, steps=2000, patience_s=300.0, **said):
@@ -58,10 +59,8 @@ def test_a_setting_that_is_not_classified_is_found(tmp_path, monkeypatch):
 @pytest.mark.parametrize("worker", sorted(plugins("mosaic.workers")))
 def test_defaults_are_never_refused(worker):
     params = COMMAND if worker == "script" else None
-    training = (
-        {"algorithm": "maskable_ppo"} if worker == "sb3" else {}
-    )  # its default plays illegal actions in this game
-    assert resolve(run_config(worker, params, environment=GAME, training=training)).config.training.worker == worker
+    chosen = resolve(run_config(worker, params, environment=GAME)).config.training
+    assert (chosen.worker, chosen.algorithm) == (worker, MASKED.get(worker, chosen.algorithm))
 
 
 NO_EVALUATION = "it does not evaluate policies. Workers that honour it: native, rllib, sb3, tabular. Leave it out"

@@ -20,6 +20,7 @@ class _SharedEnvs:
 
     def __init__(self) -> None:
         self.specs: dict[str, EnvSpec] = {}
+        self.masked: dict[str, bool] = {}
         self._envs: dict[str, Env] = {}
 
     def get(self, config: EnvironmentConfig) -> Env:
@@ -77,6 +78,19 @@ def env_spec(config: EnvironmentConfig) -> EnvSpec:
         return envs.specs[_key(config)]
     with described_env(config) as env:
         return env.spec
+
+
+def has_illegal_actions(config: EnvironmentConfig) -> bool:
+    """Return whether the env gives action masks, which only an env of its own, after its reset, can tell."""
+    envs = _shared.get()
+    key = _key(config)
+    if envs is not None and key in envs.masked:
+        return envs.masked[key]
+    with closing(make_env(config)) as env:
+        masked = bool(env.reset(0).action_masks)
+    if envs is not None:
+        envs.masked[key] = masked
+    return masked
 
 
 def take_env(config: EnvironmentConfig) -> Env:

@@ -120,6 +120,13 @@ class ChecksInit(Protocol):
 
 
 @runtime_checkable
+class ChoosesAlgorithm(Protocol):
+    """Worker whose default algorithm depends on the env; that of others is the first of `info.algorithms`."""
+
+    def default_algorithm(self, config: RunConfig, spec: EnvSpec) -> str: ...  # one that can train in this env
+
+
+@runtime_checkable
 class CompletesRuns(Protocol):
     """Worker that fills in what a configuration leaves open, before the run is created.
 

@@ -12,7 +12,7 @@ from mosaic.config.run import RunConfig
 from mosaic.config.sections import DEFAULT_TIMESTEPS, PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.core.plugins import plugins
-from mosaic.workers.api import ChecksRuns, CompletesRuns, Worker
+from mosaic.workers.api import ChecksRuns, ChoosesAlgorithm, CompletesRuns, Worker
 from mosaic.workers.presets import with_preset
 from mosaic.workers.registry import algorithm_of, load_worker, parse_params
 from mosaic.workers.submission import check_ahead, check_in_env, maps_agents, unmet_resources
@@ -87,15 +87,15 @@ def _choose(config: RunConfig) -> _Chosen:
     worker = load_worker(name)
     info = worker.info
     check_ahead(worker, config)
-    algorithm = algorithm_of(worker, config.training.algorithm)
-    config = with_preset(config, name, algorithm)
-    options = parse_params(worker, algorithm, dict(config.training.params))
     family = config.environment.family
     if "*" not in info.env_families and family not in info.env_families:
         raise InputError(
             f"The worker {name} cannot train {config.environment.id}: it knows the families "
             f"{', '.join(info.env_families)}. Type: mosaic workers"
         )
+    algorithm = algorithm_of(worker, config.training.algorithm or default_algorithm(worker, config))
+    config = with_preset(config, name, algorithm)
+    options = parse_params(worker, algorithm, dict(config.training.params))
     spec = _fitting_spec(config, worker)
     config = _with_possible_envs(config, worker, spec)
     usual = _usual_policies(config, worker, spec)
@@ -113,6 +113,18 @@ def _choose(config: RunConfig) -> _Chosen:
         check_in_env(worker, config, spec)
     _check_later_stages(config, worker, options)
     return _Chosen(config, worker, options, spec, usual)
+
+
+def default_algorithm(worker: Worker, config: RunConfig) -> str:
+    """Return the algorithm of a run that names none: the worker's first, unless it chooses one for the env."""
+    from mosaic.envs.shared_env import env_spec
+    from mosaic.workers.capability_check import check_fit
+
+    if not isinstance(worker, ChoosesAlgorithm):
+        return worker.info.algorithms[0]
+    spec = env_spec(config.environment)
+    check_fit(worker.info, spec)
+    return worker.default_algorithm(config, spec)
 
 
 def _with_possible_envs(config: RunConfig, worker: Worker, spec: EnvSpec | None) -> RunConfig:

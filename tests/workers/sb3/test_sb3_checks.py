@@ -1,15 +1,24 @@
 """Runs that Stable-Baselines3 could not train are refused before they are created, with what to type instead."""
 
+from contextlib import closing
 from dataclasses import replace
 
+import gymnasium
 import pytest
+import stable_baselines3
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.vec_env import DummyVecEnv
 
 from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.envs import shared_env
 from mosaic.envs.shared_env import env_spec
 from mosaic.learners.agent_roles import read_mapping
 from mosaic.workers.resolution import resolve
 from mosaic.workers.sb3.config import algorithms
+from mosaic.workers.sb3.config.build import make_model
 from mosaic.workers.sb3.config.checks import read_roles
+from mosaic.workers.sb3.config.options import options_of
 from tests.workers.hosting import run_config
 
 SPREAD, TAG = {"env_id": "mpe/simple_spread_v3"}, {"env_id": "mpe/simple_tag_v3"}
@@ -59,7 +68,11 @@ def test_what_cannot_train_is_refused(environment, algorithm, params, text):
         (SPREAD, {"policy_configuration": "independent"}, "The worker sb3 has no policy configuration 'independent'."),
         (GAME, {"policy_configuration": "self_play"}, "It has: parameter_sharing."),
         (CARTPOLE, {"resources": {"num_env_runners": 2}, "environment": {"num_envs": 1}}, "there are 1 envs"),
-        (CARTPOLE, {"resources": {"num_gpus": 1}}, "The worker sb3 cannot meet resources.num_gpus=1"),
+        (CARTPOLE, {"resources": {"num_gpus": 1}}, "This torch finds no CUDA device. Use device=cpu"),
+        (CARTPOLE, {"resources": {"num_gpus": 2}}, "learns on one GPU or none, and resources.num_gpus is 2."),
+        (CARTPOLE, {"params": {"device": "cuda"}}, "This torch finds no CUDA device. Use device=cpu"),
+        (CARTPOLE, {"params": {"device": "gpu"}}, "training.params of sb3 ppo: device"),
+        (CARTPOLE, {"params": {"device": "cpu"}, "resources": {"num_gpus": 1}}, "Leave one of them out"),
         (CARTPOLE, {"resources": {"num_cpus": 2}}, "The worker sb3 cannot meet resources.num_cpus=2"),
         (CARTPOLE, {"resources": {"runtime": "ray"}}, "The worker sb3 cannot meet resources.runtime=ray"),
         (TAG, {"agents": {"agent_0": "human"}}, "A person cannot play agent_0 while a policy trains"),
@@ -79,6 +92,53 @@ def test_what_is_left_open_is_filled_in():
     assert resolved(GAME, "maskable_ppo").environment.num_envs == 2
     assert resolved(TAG, agents={"agent_0": "random"}).training.params["n_steps"] == 2048
     assert resolved(CARTPOLE, "PPO").training.algorithm == "ppo"
+
+
+def test_the_default_algorithm_can_act_in_the_env():
+    assert resolved(GAME, None).training.algorithm == "maskable_ppo"
+    assert resolved(CARTPOLE, None).training.algorithm == "ppo"
+    assert resolved(PENDULUM, None).training.algorithm == "ppo"
+    with pytest.raises(InputError, match=r"training.params of sb3 maskable_ppo: .*use_sde"):
+        resolved(GAME, None, {"use_sde": True})
+
+
+def test_the_default_algorithm_costs_one_env_more(monkeypatch):
+    made = []
+    make = shared_env.make_env
+    monkeypatch.setattr(shared_env, "make_env", lambda config: made.append(config) or make(config))
+    for environment in (GAME, CARTPOLE):
+        resolved(environment, None)
+    assert len(made) == 4  # one that describes, one that is reset
+
+
+@pytest.mark.parametrize(
+    ("params", "gpus", "device"), [({}, 1, "cuda"), ({"device": "cuda:1"}, 0, "cuda:1"), ({}, 0, "cpu")]
+)
+def test_a_gpu_that_is_there_is_used_and_counted(monkeypatch, params, gpus, device):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    found = resolved(CARTPOLE, params=params, resources={"num_gpus": gpus})
+    assert found.training.params["device"] == device
+    assert found.resources.num_gpus == (device != "cpu")
+    assert resolve(found).config == found
+    with pytest.raises(InputError, match=r"no device named 'cuda:2'. Known: cpu, cuda:0, cuda:1"):
+        resolved(CARTPOLE, params={"device": "cuda:2"})
+
+
+def test_the_device_reaches_the_constructor():
+    env = DummyVecEnv([lambda: gymnasium.make("CartPole-v1")])
+    options = options_of("ppo").model_validate({"device": "cuda", "n_steps": 8, "batch_size": 8})
+    seen = {}
+
+    class Recorded(PPO):
+        def __init__(self, *args, device, **kwargs):
+            seen["device"] = device
+            super().__init__(*args, device="cpu", **kwargs)
+
+    with closing(env), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stable_baselines3, "PPO", Recorded)
+        make_model("ppo", options, env, "agent_0", env.observation_space, seed=0)
+    assert seen == {"device": "cuda"}
 
 
 def test_a_missing_extra_is_named_with_the_line_to_type(monkeypatch):

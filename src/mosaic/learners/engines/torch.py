@@ -344,6 +344,9 @@ def checked_device(name: str) -> torch.device:
         raise InputError(f"There is no device named '{name}'. Known: cpu, cuda, cuda:0, cuda:1 ….") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError("This torch finds no CUDA device. Use device=cpu, or install a torch built for CUDA.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        known = ", ".join(f"cuda:{number}" for number in range(torch.cuda.device_count()))
+        raise InputError(f"There is no device named '{name}'. Known: cpu, {known}.")
     return device
 
 

@@ -9,6 +9,7 @@ from mosaic.ui.cli.backend import BackendRun
 
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
+    from mosaic.config.sections import TrainingConfig
     from mosaic.store.views import RunDetails
     from mosaic.ui.cli.setting_layers import SettingLayers
     from mosaic.workers.resolution import ResolvedConfig
@@ -66,6 +67,8 @@ def _resolved(document: Mapping[str, object], settings: list[str], *, quiet: boo
         if configured.asked.training.worker is None:
             reason = _REASONS.get(training.worker or "", "it offers itself")
             note(f"Picked {training.worker} {training.algorithm}: {reason}.")
+        elif configured.asked.training.algorithm is None:
+            _mention_algorithm(training)
         _mention_new_policies(configured.config)
         _mention_preset(configured)
         if configured.spec is not None and configured.spec.facts.advice:
@@ -77,6 +80,16 @@ _REASONS = {
     "tabular": "the env has few states, and a table learns them fastest",
     "native": "the env has too many states for a table, or what you ask for needs a network",
 }
+
+
+def _mention_algorithm(training: TrainingConfig) -> None:
+    """Name the algorithm if the worker chose another one for this env than it has elsewhere."""
+    from mosaic.ui.cli.output import note
+    from mosaic.workers.registry import load_worker
+
+    elsewhere = load_worker(training.worker or "").info.algorithms[0]
+    if training.algorithm != elsewhere:
+        note(f"Picked {training.algorithm}: the default of the worker {training.worker} in this env, not {elsewhere}.")
 
 
 def _mention_new_policies(config: RunConfig) -> None:

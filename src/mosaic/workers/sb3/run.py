@@ -15,7 +15,7 @@ from mosaic.workers.context import WorkerContext
 from mosaic.workers.loop import train
 from mosaic.workers.resolution import with_limit
 from mosaic.workers.sb3.assembly import Assembly, assemble
-from mosaic.workers.sb3.config.checks import read_roles, with_envs
+from mosaic.workers.sb3.config.checks import read_roles, with_device, with_envs
 from mosaic.workers.sb3.config.options import Sb3Options
 from mosaic.workers.sb3.training import Sb3Training
 
@@ -25,6 +25,7 @@ def train_model(context: WorkerContext) -> None:
     options = context.options
     assert isinstance(options, Sb3Options)
     context.config = with_limit(context.config)
+    options = with_device(context.config, options)  # SB3 itself would use the CPU where a GPU is gone
     context.stage("making envs and networks")
     assembly = _assemble(context, options)
     message = f"{context.config.training.algorithm}: {assembly.said}"

@@ -176,6 +176,8 @@ def _generators(model: Any, arrays: Arrays) -> dict[str, Any]:
     kind, words, position, has_gauss, gauss = np.random.get_state(legacy=True)
     assert kind == "MT19937"
     arrays["random/torch"], arrays["random/numpy"] = torch.get_rng_state().numpy(), np.asarray(words)
+    if model.device.type == "cuda":
+        arrays["random/cuda"] = torch.cuda.get_rng_state(model.device).numpy()
     version, inner, following = random.getstate()
     return {
         "numpy": [int(position), int(has_gauss), float(gauss)],
@@ -186,6 +188,8 @@ def _generators(model: Any, arrays: Arrays) -> dict[str, Any]:
 
 def _load_generators(model: Any, numbers: Mapping[str, Any], arrays: Arrays) -> None:
     torch.set_rng_state(torch.from_numpy(arrays["random/torch"]))
+    if model.device.type == "cuda" and "random/cuda" in arrays:  # else it was trained on the CPU so far
+        torch.cuda.set_rng_state(torch.from_numpy(arrays["random/cuda"]), model.device)
     np.random.set_state(("MT19937", arrays["random/numpy"], *numbers["numpy"]))
     version, inner, following = numbers["python"]
     random.setstate((version, tuple(inner), following))

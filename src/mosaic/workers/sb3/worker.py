@@ -42,7 +42,8 @@ class Sb3Worker:
         curriculum=True,
         init=True,
         population=True,
-        resources=("num_env_runners", "num_envs"),
+        gpu=True,
+        resources=("num_env_runners", "num_envs", "num_gpus"),
         notes=(
             "One policy trains in a run, also where an env names several; agents with other policies keep fixed ones.",
             "New episodes begin when a run resumes, except in compiled envs, which continue where they were.",
@@ -55,6 +56,11 @@ class Sb3Worker:
         from mosaic.workers.sb3.config.options import options_of
 
         return options_of(algorithm)
+
+    def default_algorithm(self, config: RunConfig, spec: EnvSpec) -> str:
+        from mosaic.workers.sb3.config.checks import usual_algorithm
+
+        return usual_algorithm(config, spec)
 
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:
         """Raise InputError if the run would fail at its start, before anything is started."""
@@ -75,10 +81,15 @@ class Sb3Worker:
         start_model(source, model_of(config, options, spec), None, normalizes=options.normalize_observations)
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
-        """Fill in the limit and the number of envs."""
-        from mosaic.workers.sb3.config.checks import with_envs
+        """Fill in the limit, the number of envs and the device; who learns on a GPU needs one."""
+        from mosaic.workers.sb3.config.checks import with_device, with_envs
+        from mosaic.workers.sb3.config.options import Sb3Options
 
-        return with_envs(with_limit(config), spec), options
+        assert isinstance(options, Sb3Options)
+        chosen = with_device(config, options)
+        if chosen.device != "cpu":
+            config = config.model_copy(update={"resources": config.resources.model_copy(update={"num_gpus": 1.0})})
+        return with_envs(with_limit(config), spec), chosen
 
     def run(self, context: WorkerContext) -> None:
         from mosaic.workers.sb3.run import train_model

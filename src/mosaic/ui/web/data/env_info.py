@@ -9,12 +9,17 @@ from typing import get_args
 
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig, Incentives, PolicyConfiguration
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.ids import AgentID, EnvID
+from mosaic.core.plugins import plugins
 from mosaic.envs.catalog import describe_incentives, entries, make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import EnvEntry
+from mosaic.envs.shared_env import sharing_envs
 from mosaic.envs.spaces import describe_space
+from mosaic.workers.api import ChoosesAlgorithm
+from mosaic.workers.registry import load_worker
+from mosaic.workers.resolution import default_algorithm
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,21 @@ def look_at(env: EnvID) -> EnvLook:
         spaces=spaces,
         policies=_policies(spec),
     )
+
+
+@cache
+def usual_algorithms(env: EnvID) -> Mapping[str, str]:
+    """Return the default algorithm of each worker that chooses one for the env; this resets an env."""
+    config, found = RunConfig(environment=EnvironmentConfig(env_id=env)), {}
+    with sharing_envs():
+        for name in plugins("mosaic.workers"):
+            try:
+                worker = load_worker(name)
+                if isinstance(worker, ChoosesAlgorithm):
+                    found[name] = default_algorithm(worker, config)
+            except (MissingExtraError, InputError):
+                continue  # it cannot train here at all, as its check will say
+    return found
 
 
 def _policies(spec: EnvSpec) -> dict[PolicyConfiguration, dict[AgentID, str]]:

@@ -35,7 +35,7 @@ def make_model(
     kind = ALGORITHMS[algorithm].load()
     arguments = constructor_arguments(algorithm, options, env.action_space)
     policy = network_kind(algorithm, agent, space)
-    made: BaseAlgorithm = kind(policy, env, seed=model_seed(seed), device="cpu", **arguments)
+    made: BaseAlgorithm = kind(policy, env, seed=model_seed(seed), device=options.device or "cpu", **arguments)
     return made
 
 

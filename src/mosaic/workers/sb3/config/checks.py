@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,8 @@ from gymnasium.spaces import Box, Space
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
-from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.shared_env import has_illegal_actions
 from mosaic.envs.vector.encoding import picture_layout
 from mosaic.learners.agent_roles import AgentRoles, read_mapping
 from mosaic.learners.opponents import check_played
@@ -45,6 +44,7 @@ def check_run(config: RunConfig, options: Sb3Options, spec: EnvSpec) -> None:
     for agent in (*places.learners, *places.frozen):
         check_actions(algorithm, agent, spec.action_spaces[agent])
         network_kind(algorithm, agent, spec.observation_spaces[agent])
+    options = with_device(config, options)
     runners = config.resources.num_env_runners or 1
     check_envs(config, roles, spec, compiled=options.compiled_env, runners=runners)
     slots = (config.environment.num_envs or 1) * (1 if spec.facts.turn_based else len(places.learners))
@@ -71,6 +71,24 @@ def with_envs(config: RunConfig, spec: EnvSpec) -> RunConfig:
     places = places_of(read_roles(config, spec), spec)
     count = max(config.resources.num_env_runners or 1, len(places.seats), 1)
     return config.model_copy(update={"environment": config.environment.model_copy(update={"num_envs": count})})
+
+
+def with_device(config: RunConfig, options: Sb3Options) -> Sb3Options:
+    """Fill in the device, which must be there: the CPU unless the options or `resources.num_gpus` ask for a GPU."""
+    gpus, device = config.resources.num_gpus, options.device
+    if gpus not in (0, 1):
+        raise InputError(
+            f"The worker sb3 learns on one GPU or none, and resources.num_gpus is {gpus:g}. "
+            "Type: --set resources.num_gpus=1. RLlib can use several: --worker rllib"
+        )
+    if gpus and device == "cpu":
+        raise InputError("resources.num_gpus is 1, and training.params.device is cpu. Leave one of them out.")
+    device = device or ("cuda" if gpus else "cpu")
+    if device != "cpu":
+        from mosaic.learners.engines.torch import checked_device
+
+        checked_device(device)
+    return options.model_copy(update={"device": device})
 
 
 def _check_one_policy(roles: AgentRoles) -> None:
@@ -136,10 +154,14 @@ def _changes_replay(given: dict[str, Any]) -> bool:
 
 
 def _check_all_legal(algorithm: str, config: RunConfig) -> None:
-    """Raise if actions may be illegal, which only an env after its reset can tell."""
-    with closing(make_env(config.environment)) as env:
-        if env.reset(0).action_masks:
-            raise InputError(
-                f"{env.spec.env_id} restricts which actions are legal, and Stable-Baselines3's {algorithm} would play "
-                "illegal ones. Use --algo maskable_ppo."
-            )
+    if has_illegal_actions(config.environment):
+        raise InputError(
+            f"{config.environment.id} restricts which actions are legal, and Stable-Baselines3's {algorithm} would "
+            "play illegal ones. Use --algo maskable_ppo."
+        )
+
+
+def usual_algorithm(config: RunConfig, spec: EnvSpec) -> str:
+    """Return the algorithm of runs that name none: PPO, which acts in every space, or the one that knows masks."""
+    choices = not any(isinstance(space, Box) for space in spec.action_spaces.values())
+    return "maskable_ppo" if choices and has_illegal_actions(config.environment) else "ppo"

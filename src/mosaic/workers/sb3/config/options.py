@@ -77,6 +77,11 @@ class Sb3Options(Section):
     normalize_rewards: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
         False, description="Scale by the running deviation of the discounted return (SB3's VecNormalize)."
     )
+    device: str | None = Field(
+        None,
+        pattern=r"^(cpu|cuda(:[0-9]{1,3})?)$",
+        description="Device of SB3's networks: cpu, cuda or cuda:N. None: the CPU, or CUDA if resources.num_gpus is 1.",
+    )
 
 
 @cache

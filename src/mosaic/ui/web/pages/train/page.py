@@ -26,7 +26,7 @@ from mosaic.ui.web.components.schema_form import JsonView, SchemaForm
 from mosaic.ui.web.components.theme import title
 from mosaic.ui.web.components.widgets import Segmented, box, panel, raw, say
 from mosaic.ui.web.data.draft import FIRST_ENV, Checked, Draft, workers
-from mosaic.ui.web.data.env_info import EnvLook, catalog
+from mosaic.ui.web.data.env_info import EnvLook, catalog, usual_algorithms
 from mosaic.ui.web.data.env_pictures import add_picture_route
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.pages.play_choices import policies_for
@@ -142,13 +142,14 @@ class _TrainPage:
         found = await run.io_bound(_look_and_pick, self._frame.facts, env, asked)
         if found is None or self._options.is_deleted or env != self._draft.env:
             return
-        self._look, picked = found
+        self._look, usual, picked = found
         training = picked.config.training if picked.config else None
         self._draft.worker = (training and training.worker) or "native"
         worker = load_worker(self._draft.worker)
-        self._draft.algorithm = (training and training.algorithm) or worker.info.algorithms[0]
+        first = usual.get(self._draft.worker, worker.info.algorithms[0])
+        self._draft.algorithm = (training and training.algorithm) or first
         entry = next((entry for entry in catalog() if entry.id == env), None)
-        self._summary.show_env(env, self._look, card_picture(entry) if entry else "")
+        self._summary.show_env(env, self._look, card_picture(entry) if entry else "", usual)
         if not kept:
             self._forget_method()
         self._show_method()
@@ -242,9 +243,13 @@ class _TrainPage:
         return [*fields, *agents, *([self._json.problem] if self._json and self._json.problem else [])]
 
 
-def _look_and_pick(facts: Facts, env: EnvID, asked: Mapping[str, Json]) -> tuple[EnvLook | None, Checked]:
+def _look_and_pick(
+    facts: Facts, env: EnvID, asked: Mapping[str, Json]
+) -> tuple[EnvLook | None, Mapping[str, str], Checked]:
+    """Return facts about the env, the default algorithms that workers choose for it, and what Mosaic picks."""
     try:
         look = facts.look(env)
+        usual = usual_algorithms(env)
     except MosaicError as error:
-        return None, Checked(None, str(error))
-    return look, facts.check(asked)
+        return None, {}, Checked(None, str(error))
+    return look, usual, facts.check(asked)

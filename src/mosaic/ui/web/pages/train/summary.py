@@ -55,7 +55,9 @@ class SummaryPanel:
         self._stale = True
         self._command.set_content(escape(train_command(self._draft.document(), self._draft.seeds)))
 
-    def show_env(self, env: str, look: EnvLook | None, cover: str) -> None:
+    def show_env(self, env: str, look: EnvLook | None, cover: str, usual: Mapping[str, str]) -> None:
+        """Show another env; `usual` holds the default algorithm of workers that choose one for it."""
+        self._fields.usual = usual
         words = f" · {look.words}" if look else ""
         self._cover.set_content(
             f'{cover or picture(env)}<span class="t-badge">{escape(env_title(env))}{escape(words)}</span>'
@@ -117,6 +119,7 @@ class RunFields:
     def __init__(self, draft: Draft, on_method: Callable[[], None], on_change: Callable[[], None]) -> None:
         self._draft, self._on_method, self._on_change = draft, on_method, on_change
         self._workers = workers()
+        self.usual: Mapping[str, str] = {}  # default algorithms that workers choose for the env
         self._quiet = False  # while the program itself sets its widgets
         with box("row"):
             self._worker = select(list(self._workers), label="Worker", on_change=self._choose_worker)
@@ -213,7 +216,7 @@ class RunFields:
 
     def _choose_worker(self, name: str) -> None:
         if not self._quiet and name:
-            self._draft.worker, self._draft.algorithm = name, self._workers[name].algorithms[0]
+            self._draft.worker, self._draft.algorithm = name, self.usual.get(name, self._workers[name].algorithms[0])
             self._on_method()
 
     def _choose_algorithm(self, name: str) -> None:
