@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pytest
 
 from mosaic.core.errors import InputError
@@ -122,3 +123,40 @@ def test_the_rule_is_asked_for_every_batch_in_any_process():
 
 def says_yes_to_all(policy, batch):
     return "yes"
+
+
+def says_nothing(policy, batch):
+    batch == 3  # noqa: B015  # a forgotten return
+
+
+def says_what_it_is_given(policy, batch):
+    return batch
+
+
+def one_or_zero(policy):
+    return int(policy == "red")
+
+
+@pytest.mark.parametrize("answer", [1, True, 0.5, np.bool_(True), np.array([2])])
+def test_answers_are_understood_as_rllib_does(answer):
+    rule = BatchRule(own("says_what_it_is_given"), {})
+    assert rule("red", answer) is True
+    assert rule("red", type(answer)(0) if not isinstance(answer, np.ndarray) else np.zeros(1)) is False
+    assert read_trained(own("one_or_zero"), NAMES).trained == (True, False)
+
+
+@pytest.mark.parametrize("answer", ["no", [], {"red": True}, np.zeros(2)])
+def test_answers_that_are_neither_true_nor_false_are_refused_with_the_form_to_write(answer):
+    with pytest.raises(InputError, match=r"\('red'\) returned.*Return True or False: def f") as caught:
+        BatchRule(own("says_what_it_is_given"), {})("red", answer)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["says_yes_to_all", "says_nothing"])
+def test_wrong_answers_are_found_before_training_where_no_batch_is_needed(name):
+    with pytest.raises(InputError, match="instead of true or false"):
+        BatchRule(own(name), {"red": "red"}).rehearse()
+
+
+def test_a_function_that_needs_a_batch_is_left_for_training():
+    BatchRule(own("full_red"), {"red": "red"}).rehearse()

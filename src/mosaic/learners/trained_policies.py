@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -90,9 +91,17 @@ def _ask(reference: str, decide: Callable[..., object], *given: Any) -> bool:
 
 
 def _truth(reference: str, policy: str, answer: object) -> bool:
-    if type(answer).__name__ not in ("bool", "bool_"):  # numpy's too
-        raise InputError(f"{reference}('{policy}') returned {answer!r} instead of true or false.")
-    return bool(answer)
+    """Return the answer as RLlib understands it: 1 and 0, and arrays and tensors of one element, are answers too.
+
+    None is what a function without `return` answers, and a text such as "no" would be true.
+    """
+    advice = f"Return True or False: {_FORMS}."
+    if answer is None or not hasattr(answer, "__bool__"):
+        raise InputError(f"{reference}('{policy}') returned {answer!r} instead of true or false. {advice}")
+    try:
+        return bool(answer)
+    except (TypeError, ValueError, RuntimeError) as error:  # of several elements
+        raise InputError(f"{reference}('{policy}') returned {answer!r}: {error} {advice}") from error
 
 
 class BatchRule:
@@ -109,6 +118,18 @@ class BatchRule:
             return True
         policy = self._policies.get(module, module)
         return _truth(self.reference, policy, self._function(policy, batch))
+
+    def rehearse(self) -> None:
+        """Ask once without a batch, as RLlib may; raise InputError for a wrong answer, before anything is started.
+
+        A function that cannot do without a batch fails here; its answers are checked in training.
+        """
+        answers: dict[str, object] = {}
+        with suppress(Exception):
+            for policy in self._policies.values():
+                answers[policy] = self._function(policy, None)
+        for policy, answer in answers.items():
+            _truth(self.reference, policy, answer)
 
     def nothing_chosen(self) -> MosaicError:
         """Return the error for a batch from which no policy learns: RLlib cannot continue from that."""

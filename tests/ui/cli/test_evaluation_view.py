@@ -63,3 +63,17 @@ def test_charts_of_evaluations_have_a_curve_for_each_agent_policy_and_opponent()
         "Return of agents in evaluations": {"red", "blue"},
         "Win rate in evaluations by opponent": {"run:x/learner"},
     }
+
+
+def test_several_opponents_have_curves_by_opponent_only():
+    """Their events are at the same steps, so a curve without an opponent's name would jump between them."""
+    names = [
+        "episode_reward_mean",
+        "evaluation/episode_reward_mean",
+        "evaluation/win_rate",
+        "evaluation/policies/learner/reward_mean",
+        "evaluation/agents/red/reward_mean",
+        *(f"evaluation/against/{name}/reward_mean" for name in ("random", "run:x/learner")),
+    ]
+    found = [(family.title, set(family.curves)) for family in families(names)]
+    assert found == [("Return", {"all"}), ("Return in evaluations by opponent", {"random", "run:x/learner"})]

@@ -6,6 +6,7 @@ import io
 import json
 import threading
 from contextlib import contextmanager
+from math import inf
 
 import numpy as np
 import pytest
@@ -131,8 +132,12 @@ def test_a_snapshot_is_new_if_it_can_be():
     assert take(Shown([old, None, new]), "r") == new
     assert take(Shown([old], "finished"), "r") == old
     assert take(Shown([old], "stalled"), "r", patience_s=0.0) == old
-    with pytest.raises(MosaicError, match=r"The run r shows no picture \(its pictures: waiting\)"):
+    with pytest.raises(
+        MosaicError, match=r"The run r showed no picture within 0 s \(its pictures: waiting\). Try again"
+    ):
         take(Shown([], "waiting"), "r", patience_s=0.0)
+    with pytest.raises(MosaicError, match=r"The run r has ended, and no picture was drawn before that."):
+        take(Shown([], "waiting"), "r", patience_s=inf, ended=lambda: True)
 
 
 @pytest.mark.parametrize("state", list(WORDS))

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from mosaic.core.errors import InputError
-from mosaic.ui.cli.commands.watch import _source, sources_note
+from mosaic.ui.cli.commands.watch import _check_drawn, _source, sources_note, waiting_for_evaluation
 
 
 def run_with(sources, env_steps=10):
@@ -41,3 +41,32 @@ def test_the_view_names_the_sources():
         "Pictures: env-runner-1, env-runner-2, evaluation. Shown: whichever is active. Another: --source NAME."
     )
     assert "Shown: evaluation." in sources_note(("env-runner-1", "evaluation"), "evaluation")
+
+
+@pytest.mark.parametrize(
+    ("now", "every", "end", "said"),
+    [
+        (None, 500, 2000, "Waiting for the next evaluation, at 500 env steps (0 env steps so far)"),
+        (1100, 500, None, "Waiting for the next evaluation, at 1,500 env steps (1,100 env steps so far)"),
+        (
+            1600,
+            500,
+            2000,
+            "Waiting for the evaluation at the end of training, at 2,000 env steps (1,600 env steps so far)",
+        ),
+        (
+            7,
+            None,
+            9,
+            "Waiting for the evaluation at the end of training (7 env steps so far; evaluation.every_steps is",
+        ),
+    ],
+)
+def test_an_evaluation_is_waited_for_with_the_step_at_which_it_comes(now, every, end, said):
+    config = {"evaluation": {"every_steps": every}, "training": {"total_timesteps": end}}
+    assert waiting_for_evaluation(SimpleNamespace(env_steps=now, config=config)).startswith(said)
+
+
+def test_a_run_without_frames_is_not_waited_for():
+    with pytest.raises(InputError, match=r"The run walk draws no pictures: it was started with telemetry.frames=false"):
+        _check_drawn("walk", SimpleNamespace(config={"telemetry": {"frames": False}}))

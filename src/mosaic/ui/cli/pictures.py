@@ -139,6 +139,7 @@ class PicturePane:
         """Show `pictures`, starting with `frame`, if one was taken before."""
         self._pictures, self._frame = pictures, frame
         self._complaint = ""
+        self.waiting = WORDS["waiting"]  # what is said until there is a picture
 
     @property
     def has_picture(self) -> bool:
@@ -153,7 +154,8 @@ class PicturePane:
 
     def render(self, columns: int, rows: int) -> RenderableType:
         state = self._pictures.state
-        line = Text(self._complaint or WORDS[state], style="red" if self._complaint else _STYLES.get(state, "dim"))
+        said = self.waiting if state == "waiting" else WORDS[state]
+        line = Text(self._complaint or said, style="red" if self._complaint else _STYLES.get(state, "dim"))
         if self._frame is None:
             return line
         below = [_facts(self._frame), line]

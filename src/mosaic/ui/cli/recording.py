@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic, time
@@ -30,11 +30,20 @@ def check_file(path: Path) -> None:
         raise InputError(f"'{path}' is not a PNG file. Type: --picture {path.with_suffix('.png')}")
 
 
-def take(pictures: Pictures, name: str, what: str = "run", patience_s: float = PATIENCE_S) -> Frame:
-    """Return the first picture drawn from now on; where none comes, the last one there is."""
+def take(
+    pictures: Pictures,
+    name: str,
+    what: str = "run",
+    patience_s: float = PATIENCE_S,
+    ended: Callable[[], bool] = lambda: False,
+) -> Frame:
+    """Return the first picture drawn from now on; where none comes, the last one there is.
+
+    Wait as long as `patience_s`, and not after `ended`.
+    """
     asked, deadline_s = time(), monotonic() + patience_s
     last: Frame | None = None
-    pause = threading.Event()
+    pause, over = threading.Event(), False
     while True:
         frame = pictures.newest()
         # The first may be old, drawn for another viewer; a second one is new, whatever a server's clock says.
@@ -43,13 +52,16 @@ def take(pictures: Pictures, name: str, what: str = "run", patience_s: float = P
         last = frame or last
         if last is not None and pictures.state in ("finished", "writer died"):
             return last
-        if monotonic() >= deadline_s or (last is None and pictures.state == "finished"):
+        over = ended()
+        if over or monotonic() >= deadline_s or (last is None and pictures.state == "finished"):
             break
         pause.wait(_LOOK_EVERY_S)
     if last is None:
+        if over:
+            raise MosaicError(f"The {what} {name} has ended, and no picture was drawn before that.")
         raise MosaicError(
-            f"The {what} {name} shows no picture (its pictures: {pictures.state}). "
-            "Its env may have none, or its worker does not draw."
+            f"The {what} {name} showed no picture within {patience_s:.0f} s (its pictures: {pictures.state}). "
+            "Try again if it is starting or in a long update; else its env draws none, or its worker does not."
         )
     return last
 

@@ -72,6 +72,7 @@ class RllibWorker:
         """Raise InputError if the run would fail at its start, before anything is started."""
         from mosaic.learners.agent_roles import read_agent_roles
         from mosaic.learners.opponents import check_played
+        from mosaic.learners.trained_policies import BatchRule
         from mosaic.runtimes.ray.session import check_installed, find_cluster
         from mosaic.store.policies.init_source import parse_init
         from mosaic.workers.rllib.config.resources import asked_for, check_said_once, place, this_machine
@@ -83,6 +84,8 @@ class RllibWorker:
         algorithm = config.training.algorithm or self.info.algorithms[0]
         _check_runtime(config)
         roles = read_agent_roles(config, spec, honours_batches=True)
+        if roles.trained_by_batch is not None:
+            BatchRule(roles.trained_by_batch, {name: name for name in roles.plan.names}).rehearse()
         if isinstance(options, OfflineOptions):
             _check_offline(algorithm, config, options, roles, spec)
             options = in_main_process(options)

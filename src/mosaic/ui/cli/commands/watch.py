@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from json import dumps
+from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +16,7 @@ from mosaic.ui.cli.options import ServerOption
 
 if TYPE_CHECKING:
     from mosaic.core.errors import UnknownNameError
+    from mosaic.store.views import RunDetails
     from mosaic.telemetry.frames.requests import FrameRequest
     from mosaic.ui.cli.backend import Backend, BackendRun, BackendSession
 
@@ -105,7 +107,8 @@ def _source(watched: BackendRun, asked: str) -> str:
 def _save(watched: BackendRun, path: Path, request: FrameRequest, source: str | None) -> None:
     from mosaic.core.errors import InputError
     from mosaic.store.state import ENDED
-    from mosaic.ui.cli.output import note
+    from mosaic.telemetry.frames.sources import EVALUATION
+    from mosaic.ui.cli.output import Throttle, note
     from mosaic.ui.cli.recording import check_file, save, take
 
     check_file(path)
@@ -123,8 +126,14 @@ def _save(watched: BackendRun, path: Path, request: FrameRequest, source: str | 
             f"The run {watched.id} is {state}: it shows no more pictures. Record its policy: "
             f"mosaic evaluate {quote(environment.id)} --agent '*=run:{watched.id}'{settings} --video film.mp4"
         )
+    _check_drawn(watched.id, details)
+    wait: dict[str, Any] = {}
+    if source == EVALUATION:
+        note(f"{waiting_for_evaluation(details)}, at most until the run ends. Ctrl-C leaves; the run continues.")
+        pace = Throttle(_LIST_EVERY_S, monotonic)
+        wait = {"patience_s": inf, "ended": lambda: pace.due() and watched.show().state in ENDED}
     with closing(watched.pictures(request, source)) as pictures:
-        frame = take(pictures, watched.id)
+        frame = take(pictures, watched.id, **wait)
         save(path, frame, watched.id)
         note(f"{path}: env {frame.env}, episode {frame.episode:,}, step {frame.step:,} ({pictures.state})")
 
@@ -146,6 +155,7 @@ _LIST_EVERY_S = 2.0
 
 
 def _follow(watched: BackendRun, request: FrameRequest, source: str | None) -> None:
+    from mosaic.telemetry.frames.sources import EVALUATION
     from mosaic.ui.cli.output import Throttle
     from mosaic.ui.cli.pictures import PicturePane
     from mosaic.ui.cli.watching import follow, view_of
@@ -155,11 +165,33 @@ def _follow(watched: BackendRun, request: FrameRequest, source: str | None) -> N
 
     def list_sources() -> None:
         if pace.due():
-            view.note = " ".join(filter(None, (_LEAVE, sources_note(watched.show().sources, source))))
+            details = watched.show()
+            view.note = " ".join(filter(None, (_LEAVE, sources_note(details.sources, source))))
+            if source == EVALUATION:
+                pane.waiting = f"{waiting_for_evaluation(details)}."
 
     with closing(watched.pictures(request, source)) as pictures:
         pane = PicturePane(pictures)
         follow(watched, view, pane=pane, rate_hz=max(4.0, request.rate_hz), after_event=list_sources)
+
+
+def _check_drawn(run_id: str, details: RunDetails) -> None:
+    from mosaic.core.errors import InputError
+
+    if not details.config["telemetry"]["frames"]:
+        raise InputError(f"The run {run_id} draws no pictures: it was started with telemetry.frames=false.")
+
+
+def waiting_for_evaluation(details: RunDetails) -> str:
+    """Return a line that says when the next evaluation is; its source of pictures exists only while it lasts."""
+    now, every = details.env_steps or 0, details.config["evaluation"]["every_steps"]
+    end, so_far = details.config["training"].get("total_timesteps"), f"{now:,} env steps so far"
+    if every is None:
+        return f"Waiting for the evaluation at the end of training ({so_far}; evaluation.every_steps is not set)"
+    due = (now // every + 1) * every
+    if end is not None and due >= end:
+        return f"Waiting for the evaluation at the end of training, at {end:,} env steps ({so_far})"
+    return f"Waiting for the next evaluation, at {due:,} env steps ({so_far})"
 
 
 def sources_note(sources: Sequence[str], shown: str | None) -> str:

@@ -9,8 +9,10 @@ from mosaic.telemetry.events.event import AXES
 
 ALL = "all"  # the label of what is measured over all policies
 RETURN, RATING, LENGTH, EVALUATED = "Return", "Rating", "Episode length", "Return in evaluations"
+AGAINST = "Return in evaluations by opponent"
 _POLICIES = "policies/"
 _EVALUATION = "evaluation/"
+_OPPONENTS = "evaluation/against/"
 _EVALUATED = ("reward_mean", "win_rate")  # of agents, policies and opponents; the other results are in the events
 _MARKS = ("started/", "ended/", "resumed/", "checkpoint/", "alert/")  # events that say when, not how much
 _TITLES = {
@@ -24,14 +26,14 @@ _TITLES = {
     "evaluation/win_rate": "Win rate in evaluations",
     "evaluation/agents/reward_mean": "Return of agents in evaluations",
     "evaluation/agents/win_rate": "Win rate of agents in evaluations",
-    "evaluation/against/reward_mean": "Return in evaluations by opponent",
+    "evaluation/against/reward_mean": AGAINST,
     "evaluation/against/win_rate": "Win rate in evaluations by opponent",
     "evaluation/episode_len_mean": "Episode length in evaluations",
     "time_split/env": "Seconds in envs per iteration",
     "time_split/inference": "Seconds in inference per iteration",
     "time_split/learning": "Seconds in learning per iteration",
 }
-_FIRST = (RETURN, RATING, EVALUATED, LENGTH)
+_FIRST = (RETURN, RATING, EVALUATED, AGAINST, LENGTH)
 _LEAVES_LAST = ("reward_min", "reward_max", "episodes_total", "agent_steps", "time_split", "Env steps per second")
 
 
@@ -44,10 +46,17 @@ class Family:
 
 
 def families(names: Iterable[str]) -> list[Family]:
-    """Return the charts, those that are looked at most first."""
+    """Return the charts, those that are looked at most first.
+
+    An evaluation has one event for each opponent, so with several of them only curves by opponent are curves.
+    """
     found: dict[str, dict[str, str]] = {}
+    names = list(names)
+    several = len({_place(name)[1] for name in names if name.startswith(_OPPONENTS)}) > 1
     for name in names:
         if name in AXES or name.startswith(_MARKS) or _is_detail(name):
+            continue
+        if several and name.startswith(_EVALUATION) and not name.startswith(_OPPONENTS):
             continue
         title, label = _place(name)
         found.setdefault(title, {}).setdefault(label, name)
