@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from collections.abc import Generator
@@ -16,6 +17,10 @@ from tests.leftovers import stop_runs_below
 
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and what they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Hundreds of modules and thousands of tests are there to stay: searching them for garbage, again and again, took a
+# quarter of the time. `pytest_collection_finish` switches the search on for what the tests make.
+gc.disable()
 
 # A busy machine takes longer for an example: that is not a failure.
 settings.register_profile("any speed", deadline=None)
@@ -93,6 +98,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
             item.add_marker(pytest.mark.chosen)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: rank(item.nodeid, slow=item.get_closest_marker("slow") is not None))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,5 +1,6 @@
-"""Distribution of the tests: groups stay together, the longest come first."""
+"""Distribution of the tests: groups stay together, the longest come first, and collected tests stay in memory."""
 
+import gc
 from types import SimpleNamespace
 
 from tests.distribution import LONGEST, GroupScheduling, group_of, rank
@@ -49,3 +50,8 @@ def test_long_tests_come_first():
     asked = [(SINGLE[0], False), (SINGLE[1], True), (longest, True), (BROWSER[0], True), (RAY[0], False)]
     ranked = sorted(asked, key=lambda each: rank(each[0], slow=each[1]))
     assert [nodeid for nodeid, _ in ranked] == [RAY[0], BROWSER[0], longest, SINGLE[1], SINGLE[0]]
+
+
+def test_what_was_collected_is_not_searched_for_garbage_again():
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > 10_000
