@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 from mosaic.config.field_types import MOST_STEPS
 from mosaic.core.machine import boot_id
+from mosaic.runs.exporting import process
 from mosaic.runs.launch import start_attempt
 from mosaic.runs.lifecycle import Life, RecordEnd, WorkerExited, WorkerFailed, WorkerReturned, WorkerStarted, advance
 from mosaic.runs.processes import look
@@ -57,6 +58,9 @@ def attempt_here(folder: RunFolder, attempt: int, *, trust: bool = False) -> Non
                 life, _ = advance(life, WorkerReturned(outcome))
     life, commands = advance(life, WorkerExited(code))
     (end,) = (command for command in commands if isinstance(command, RecordEnd))
+    if folder.is_export():
+        assert state_file.end(end.state, end.reason, code, 0.0)
+        return
     assert state_file.end(end.state, end.reason, code, 0.0, lambda record: write_run_manifest(folder, record))
     Index(folder.home).refresh(folder)
 
@@ -95,7 +99,7 @@ def _host(folder: RunFolder, attempt: int, record: RunState, *, trust: bool) -> 
         surroundings.callback(os.chdir, before)
         enter(record.working_folder, folder)
         try:
-            code = host.main()
+            code = process.main() if folder.is_export() else host.main()
         finally:
             os.close(writer)
         return code, [json.loads(line) for line in progress]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -17,6 +17,7 @@ from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
 from mosaic.exports.formats import SUFFIXES, check_versions
 from mosaic.exports.parity import Parity
+from mosaic.exports.progress import ExportProgress, ProgressReport, Step, ignore_progress
 from mosaic.exports.tracing import OBSERVATIONS, ExportSettings, TracedPolicy, trace_policy
 from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
 from mosaic.store.store import Store
@@ -26,6 +27,10 @@ MAPPING = "policies.json"
 
 class ExportFailedError(MosaicError):
     """File that does not do what its policy does."""
+
+    def __init__(self, message: str, traced: Sequence[TracedPolicy] = ()) -> None:
+        super().__init__(message)
+        self.traced = tuple(traced)  # all files, with their comparisons
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,38 +60,66 @@ def export(
     checkpoint: Which = "latest",
     settings: ExportSettings | None = None,
     overwrite: bool = False,
-    on_policy: Callable[[str], None] = lambda policy: None,
+    on_progress: ProgressReport = ignore_progress,
 ) -> tuple[ExportedFile, ...]:
     """Write policies of a run as files, all or none: each is compared with its policy first.
 
     `out` is a file for one policy, else a folder that gets a file for each and `policies.json` with the agents of each.
     """
-    settings = settings or ExportSettings()
     found = find_checkpoint(Store().resolve(run), checkpoint)
+    chosen = settings or ExportSettings()
+    return export_to(found, Path(out).expanduser(), policies, chosen, overwrite=overwrite, on_progress=on_progress)
+
+
+def export_to(
+    found: Checkpoint,
+    target: Path,
+    policies: Sequence[str],
+    settings: ExportSettings,
+    *,
+    overwrite: bool = False,
+    on_progress: ProgressReport = ignore_progress,
+) -> tuple[ExportedFile, ...]:
+    """Write policies of a checkpoint, all or none."""
+    names = check_request(found, target, policies, settings, overwrite=overwrite)
+    for each in _existing(target) if not target.is_dir() else ():
+        each.unlink()  # an older file must not be taken for the result of a failed export
+    with closing(make_env(EnvironmentConfig.model_validate(found.manifest.environment))) as env:
+        spec = env.spec
+    written: list[TracedPolicy] = []
+    for number, name in enumerate(names, 1):
+
+        def report(step: Step, done: int, total: int, name: str = name, number: int = number) -> None:
+            on_progress(ExportProgress(name, number, len(names), step, done, total))
+
+        written += trace_policy(found, name, spec, settings, report)
+    _refuse_failures(written, settings)
+    on_progress(ExportProgress(names[-1], len(names), len(names), "writing"))
+    return _keep(found, target, written, settings)
+
+
+def check_request(
+    found: Checkpoint, target: Path, policies: Sequence[str], settings: ExportSettings, *, overwrite: bool
+) -> tuple[str, ...]:
+    """Raise InputError for what is known to fail before anything is loaded; return the policies to export."""
     names = tuple(policies) or tuple(found.manifest.policies)
     for name in names:
         if name not in found.manifest.policies:
             raise unknown(f"policy of run '{found.origin}'", name, found.manifest.policies)
-    _check_request(settings)
-    target = Path(out).expanduser()
-    suffix = SUFFIXES[settings.target]
-    if target.suffix == suffix and len(names) > 1:
+    check_settings(settings)
+    if target.suffix == SUFFIXES[settings.target] and len(names) > 1:
         raise InputError(
             f"Run '{found.origin}' has {len(names)} policies: {', '.join(names)}. Name a folder with --out, or one of "
             "them with --policy."
         )
-    _refuse_existing(target, overwrite)
-    with closing(make_env(EnvironmentConfig.model_validate(found.manifest.environment))) as env:
-        spec = env.spec
-    written: list[TracedPolicy] = []
-    for name in names:
-        on_policy(name)
-        written += trace_policy(found, name, spec, settings)
-    _refuse_failures(written, settings)
-    return _keep(found, target, written, settings)
+    there = _existing(target)
+    if there and not overwrite:
+        raise InputError(f"{there[0]} exists. Name another place, or replace it with --overwrite.")
+    return names
 
 
-def _check_request(settings: ExportSettings) -> None:
+def check_settings(settings: ExportSettings) -> None:
+    """Raise for settings that cannot be met, and for packages that are not installed."""
     if settings.target not in SUFFIXES:
         raise unknown("export target", settings.target, SUFFIXES)
     if settings.observations < OBSERVATIONS:
@@ -99,15 +132,11 @@ def _check_request(settings: ExportSettings) -> None:
         check_versions(settings.versions)
 
 
-def _refuse_existing(target: Path, overwrite: bool) -> None:
-    """Refuse to replace files, or remove them: an older file must not be taken for the result of a failed export."""
-    there = [each for each in (target, _report_of(target)) if each.is_file() or each.is_symlink()]
+def _existing(target: Path) -> list[Path]:
+    """Return the files that an export to this place could replace."""
     if target.is_dir():
-        there = [each for each in sorted(target.iterdir()) if each.suffix in {*SUFFIXES.values(), ".json"}]
-    if there and not overwrite:
-        raise InputError(f"{there[0]} exists. Name another place, or replace it with --overwrite.")
-    for each in there if not target.is_dir() else ():
-        each.unlink()
+        return [each for each in sorted(target.iterdir()) if each.suffix in {*SUFFIXES.values(), ".json"}]
+    return [each for each in (target, report_of(target)) if each.is_file() or each.is_symlink()]
 
 
 def _refuse_failures(traced: Sequence[TracedPolicy], settings: ExportSettings) -> None:
@@ -123,7 +152,8 @@ def _refuse_failures(traced: Sequence[TracedPolicy], settings: ExportSettings) -
     raise ExportFailedError(
         f"{len(failed)} of {len(traced)} files do not do what their policies do, and nothing was written. "
         + "; ".join(lines)
-        + "."
+        + ".",
+        traced,
     )
 
 
@@ -142,20 +172,27 @@ def _keep(
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
     temporary = [temporary_path(place) for place in places]
+    files = tuple(
+        ExportedFile(each.policy, place, each.agents, each.parity) for place, each in zip(places, traced, strict=True)
+    )
+    named: list[Path] = []
     try:
         for path, each in zip(temporary, traced, strict=True):
             write_new(path, each.data, 0o644)
         for path, place, each in zip(temporary, places, traced, strict=True):
-            write_atomic(_report_of(place), _text({"policy": each.policy, **each.parity.to_json()}))
+            named += [report_of(place), place]
+            write_atomic(report_of(place), _text({"policy": each.policy, **each.parity.to_json()}))
             path.replace(place)
+        if not alone:
+            named.append(target / MAPPING)
+            write_atomic(target / MAPPING, _text(_mapping(checkpoint, files, settings)))
+    except BaseException:  # a full disk, or Ctrl-C
+        for path in named:
+            path.unlink(missing_ok=True)
+        raise
     finally:
         for path in temporary:
             path.unlink(missing_ok=True)
-    files = tuple(
-        ExportedFile(each.policy, place, each.agents, each.parity) for place, each in zip(places, traced, strict=True)
-    )
-    if not alone:
-        write_atomic(target / MAPPING, _text(_mapping(checkpoint, files, settings)))
     return files
 
 
@@ -183,7 +220,8 @@ def _mapping(checkpoint: Checkpoint, files: Sequence[ExportedFile], settings: Ex
     }
 
 
-def _report_of(path: Path) -> Path:
+def report_of(path: Path) -> Path:
+    """Return where the comparison of a file is stored."""
     return path.with_name(f"{path.stem}.parity.json")
 
 

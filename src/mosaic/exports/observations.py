@@ -18,6 +18,7 @@ from mosaic.core.turn import Mask, Observation, Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import action_code
+from mosaic.exports.progress import StepReport, ignore_step
 from mosaic.policies.controller import PolicyController
 from mosaic.policies.registry import load_policy
 
@@ -34,7 +35,12 @@ class Sample(NamedTuple):
 
 
 def record(
-    config: EnvironmentConfig, agents: Sequence[AgentID], controller: PolicyController, count: int, seed: int = 0
+    config: EnvironmentConfig,
+    agents: Sequence[AgentID],
+    controller: PolicyController,
+    count: int,
+    seed: int = 0,
+    report: StepReport = ignore_step,
 ) -> list[Sample]:
     """Play the env until these agents have made `count` observations; in every other episode they play at random."""
     found: list[Sample] = []
@@ -53,6 +59,7 @@ def record(
                 rest = [agent for agent in turn.observations if agent not in played]
                 actions = dict(controller.act(turn.only(played))) if played else {}
                 actions |= others.act(turn.only(rest)) if rest else {}
+                report("recording", len(found), count)
                 turn = env.step({agent: actions[agent] for agent in turn.observations})
             if len(found) >= count or not begun:
                 break

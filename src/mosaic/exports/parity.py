@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mosaic.core.turn import Action
 from mosaic.envs.vector.encoding import action_code
 from mosaic.exports.observations import Sample
+from mosaic.exports.progress import StepReport, ignore_step
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.policies.onnx.controller import GraphPolicyController
 from mosaic.policies.onnx.interface import Graph
@@ -48,6 +49,7 @@ def compare(
     request: PolicyRequest,
     samples: tuple[Sequence[Sample], Sequence[Sample]],
     tolerance: float,
+    report: StepReport = ignore_step,
 ) -> Parity:
     """Play the policy and the file side by side on the same observations, recorded and random.
 
@@ -74,6 +76,7 @@ def compare(
             if not same and _equally_good(space, row, asked, tolerance):
                 same, ties = True, ties + 1
         equal, count = equal + same, count + 1
+        report("comparing", count, len(samples[0]) + len(samples[1]))
     return Parity(len(samples[0]), len(samples[1]), worst, equal / max(count, 1), ties, tolerance)
 
 

@@ -29,6 +29,7 @@ from mosaic.exports.godot import check_plug_in, plug_in_columns, spread_over
 from mosaic.exports.observations import Sample, draw, record, usable
 from mosaic.exports.parity import TOLERANCE, Parity, compare
 from mosaic.exports.policy import ExportablePolicy
+from mosaic.exports.progress import StepReport, ignore_step
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.policies.onnx.controller import OnnxGraph
 from mosaic.policies.onnx.file import check_onnx
@@ -63,7 +64,9 @@ class TracedPolicy:
     parity: Parity
 
 
-def trace_policy(checkpoint: Checkpoint, policy: str, spec: EnvSpec, settings: ExportSettings) -> list[TracedPolicy]:
+def trace_policy(
+    checkpoint: Checkpoint, policy: str, spec: EnvSpec, settings: ExportSettings, report: StepReport = ignore_step
+) -> list[TracedPolicy]:
     """Export one policy: one file, or several where its agents have different spaces or preprocessing."""
     left = [agent for agent in spec.possible_agents if _plays(checkpoint, agent, policy)] or list(spec.possible_agents)
     if not left:
@@ -72,7 +75,7 @@ def trace_policy(checkpoint: Checkpoint, policy: str, spec: EnvSpec, settings: E
     while left:
         spaces = (spec.observation_spaces[left[0]], spec.action_spaces[left[0]])
         alike = [each for each in left if (spec.observation_spaces[each], spec.action_spaces[each]) == spaces]
-        one = _one_file(checkpoint, policy, spec, tuple(alike), settings)
+        one = _one_file(checkpoint, policy, spec, tuple(alike), settings, report)
         made.append(one)
         left = [agent for agent in left if agent not in one.agents]
     return made
@@ -86,20 +89,28 @@ def _plays(checkpoint: Checkpoint, agent: AgentID, policy: str) -> bool:
 
 
 def _one_file(
-    checkpoint: Checkpoint, policy: str, spec: EnvSpec, agents: tuple[AgentID, ...], settings: ExportSettings
+    checkpoint: Checkpoint,
+    policy: str,
+    spec: EnvSpec,
+    agents: tuple[AgentID, ...],
+    settings: ExportSettings,
+    report: StepReport,
 ) -> TracedPolicy:
     request = PolicyRequest(f"run:{checkpoint.origin}@{checkpoint.env_steps}/{policy}", spec, agents)
     config = EnvironmentConfig.model_validate(checkpoint.manifest.environment)
+    report("loading", 0, 0)
     with one_thread(), closing(load_run_policy(checkpoint, policy, request, trust=trust_given())) as controller:
         exportable = _exportable(checkpoint, policy, request)
         request = replace(request, agents=exportable.agents or agents)
-        recorded = record(config, request.agents, controller, settings.observations // 2)
+        recorded = record(config, request.agents, controller, settings.observations // 2, report=report)
         masked = any(sample.turn.action_masks for sample in recorded)
         random = usable(draw(spec, request.agents, settings.observations - len(recorded), masked=masked), controller)
         if len(recorded) + len(random) < settings.observations:  # few members of its space are observations
-            recorded = record(config, request.agents, controller, settings.observations - len(random))
+            recorded = record(config, request.agents, controller, settings.observations - len(random), report=report)
         stochastic = checkpoint.manifest.policies[policy].stochastic
-        data, parity = trace(controller, exportable, request, (recorded, random), settings, stochastic=stochastic)
+        data, parity = trace(
+            controller, exportable, request, (recorded, random), settings, stochastic=stochastic, report=report
+        )
     return TracedPolicy(policy, request.agents, data, parity)
 
 
@@ -111,6 +122,7 @@ def trace(
     settings: ExportSettings,
     *,
     stochastic: bool = False,
+    report: StepReport = ignore_step,
 ) -> tuple[bytes, Parity]:
     """Return the content of a file for these agents, and its comparison with the controller on the samples."""
     from mosaic.exports.torch_parts import PolicyGraph
@@ -143,6 +155,7 @@ def trace(
         agents=request.agents,
     )
     graph: Graph
+    report("tracing", 0, 0)
     if settings.target == "torchscript":
         data = write_torchscript(module, ports, facts)
         graph = read_torchscript(request.reference, data, ports)
@@ -151,7 +164,7 @@ def trace(
         graph = OnnxGraph(check_onnx(request.reference, data))
     traced = ModuleGraph(request.reference, module, ports, facts)
     with one_thread():
-        return data, compare(controller, traced, graph, request, samples, settings.tolerance)
+        return data, compare(controller, traced, graph, request, samples, settings.tolerance, report)
 
 
 def _exportable(checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> ExportablePolicy:

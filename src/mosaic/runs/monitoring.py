@@ -111,10 +111,10 @@ class FolderGoneError(MosaicError):
 
 class PeriodicChecks:
     def __init__(self, folder: RunFolder, state_file: StateFile, started_s: float) -> None:
-        resources = folder.read_config().resources
-        self._limits = RunLimits(resources.max_wall_s, resources.max_memory_mb)
+        resources = None if folder.is_export() else folder.read_config().resources
+        self._limits = RunLimits(resources.max_wall_s, resources.max_memory_mb) if resources else RunLimits()
         self._folder, self._state_file, self._started_s = folder, state_file, started_s
-        self._publisher = Publisher(folder)
+        self._publisher = Publisher(folder) if resources else None  # the index lists runs
         self._logs = [WorkerLog(folder, stream) for stream in STREAMS]
         self._complained = False
         self.due_s = monotonic()  # next check
@@ -144,7 +144,8 @@ class PeriodicChecks:
             self._complained = True
 
     def close(self, timeout_s: float) -> None:
-        self._publisher.close(timeout_s)
+        if self._publisher is not None:
+            self._publisher.close(timeout_s)
 
 
 def _memory_mb() -> float:

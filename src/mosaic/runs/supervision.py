@@ -276,6 +276,8 @@ class Supervision:
         try:
             if self._folder.metrics.exists():
                 sync_file(self._folder.metrics)
+            if self._folder.is_export():
+                return
             write_run_manifest(self._folder, record)
         except (MosaicError, OSError) as error:
             log(f"manifest.json was not written: {error}")

@@ -89,7 +89,8 @@ def _spawn(folder: RunFolder, attempt: int, commands: int, progress: int) -> int
         "MOSAIC_CONTROL_FD": str(commands),
         "MOSAIC_PROGRESS_FD": str(progress),
     }
-    argv = module_command("mosaic.workers.host", str(folder.path), str(attempt))
+    host = "mosaic.runs.exporting.process" if folder.is_export() else "mosaic.workers.host"
+    argv = module_command(host, str(folder.path), str(attempt))
     append = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     return os.posix_spawn(
         sys.executable,

@@ -56,6 +56,10 @@ class RunFolder:
         return self.path / "config.json"  # the request, with the resources of the newest attempt
 
     @property
+    def request(self) -> Path:
+        return self.path / "request.json"  # of an export job, which has it instead of a configuration
+
+    @property
     def state(self) -> Path:
         return self.path / STATE
 
@@ -101,6 +105,10 @@ class RunFolder:
 
     def exists(self) -> bool:
         return self.state.is_file()
+
+    def is_export(self) -> bool:
+        """Return whether this is the folder of an export job, which lives like a run."""
+        return self.request.is_file()
 
     def is_imported(self) -> bool:
         """Return whether the run was imported, so that any of its bytes may be untrusted."""

@@ -63,6 +63,7 @@ class CheckpointRow(ReadModel):
     best_by: str = Field("reward", description="Measure by which the best one is chosen: reward, rating or env_steps.")
     reward: float | None = None
     rating: float | None = None
+    policies: tuple[str, ...] = ()
 
 
 class AttemptRow(ReadModel):
@@ -160,6 +161,7 @@ def details_of(folder: RunFolder) -> RunDetails:
                 best_by=c.manifest.best_by,
                 reward=c.reward,
                 rating=c.manifest.rating,
+                policies=tuple(c.manifest.policies),
             )
             for c in checkpoints
         ),

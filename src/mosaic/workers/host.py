@@ -69,7 +69,7 @@ def _listen(fd: int, inbox: Inbox) -> None:
 
 def main() -> int:
     folder_path, attempt = Path(sys.argv[1]), int(sys.argv[2])
-    progress = ProgressReporter(_fd("MOSAIC_PROGRESS_FD"))
+    progress = ProgressReporter(take_fd("MOSAIC_PROGRESS_FD"))
     try:
         return _run(folder_path, attempt, progress)
     except BaseException as error:  # noqa: BLE001 - whatever ended the worker, its supervisor is told
@@ -92,7 +92,7 @@ def _run(folder_path: Path, attempt: int, progress: ProgressReporter) -> int:
     inbox = Inbox(progress)
     signal.signal(signal.SIGINT, lambda *_: inbox.put("stop", "SIGINT"))
     signal.signal(signal.SIGTERM, lambda *_: inbox.put("stop", "SIGTERM"))
-    control = _fd("MOSAIC_CONTROL_FD")
+    control = take_fd("MOSAIC_CONTROL_FD")
     if control is not None:
         threading.Thread(target=_listen, args=(control, inbox), daemon=True, name="inbox").start()
     folder = RunFolder(folder_path)
@@ -166,7 +166,7 @@ def _train(worker: Worker, context: WorkerContext, writer: EventWriter, progress
     )
 
 
-def _fd(name: str) -> int | None:
+def take_fd(name: str) -> int | None:
     """Return the pipe's file descriptor and keep child processes from inheriting it."""
     text = os.environ.pop(name, None)
     if text is None:

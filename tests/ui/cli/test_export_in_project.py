@@ -7,7 +7,7 @@ import pytest
 from mosaic.core.errors import InputError
 from mosaic.store.projects.project import create_project
 from mosaic.store.store import Store
-from mosaic.ui.cli.export_request import ExportRequest, with_export_preset
+from mosaic.ui.cli.export_request import TypedExport, with_export_preset
 from mosaic.ui.cli.setting_layers import ProjectOptions
 from tests.store.store_cases import config, write
 
@@ -25,26 +25,26 @@ def folder(tmp_path, monkeypatch):
 
 def test_everything_comes_from_the_preset(folder):
     with pytest.raises(InputError, match="The project 'maze' has no run with a checkpoint yet"):
-        with_export_preset(ExportRequest(), HERE)
+        with_export_preset(TypedExport(), HERE)
     saved = Store().create(config(project="maze"), now=1.0)
     write(saved, 100)
     Store().create(config(project="maze"), now=2.0)  # nothing saved yet
     write(Store().create(config(), now=3.0), 100)  # of no project
-    found = with_export_preset(ExportRequest(), HERE)
-    assert found == ExportRequest(saved.run_id, folder / "models", ("red",), "500", "godot", 13)
+    found = with_export_preset(TypedExport(), HERE)
+    assert found == TypedExport(saved.run_id, folder / "models", ("red",), "500", "godot", 13)
 
 
 def test_what_is_typed_wins(folder):
-    typed = ExportRequest("mine", None, ("blue",), "best", "torchscript")
-    assert with_export_preset(typed, HERE) == ExportRequest("mine", folder / "models", ("blue",), "best", "torchscript")
+    typed = TypedExport("mine", None, ("blue",), "best", "torchscript")
+    assert with_export_preset(typed, HERE) == TypedExport("mine", folder / "models", ("blue",), "best", "torchscript")
 
 
 def test_a_complete_request_needs_no_preset(folder, tmp_path, monkeypatch):
-    typed = ExportRequest("mine", Path("x.onnx"))
+    typed = TypedExport("mine", Path("x.onnx"))
     assert with_export_preset(typed, HERE) == typed
     assert with_export_preset(typed, ProjectOptions(preset="game")).target == "godot"
     with pytest.raises(InputError, match=r"no export preset 'gane'\. Did you mean 'game'"):
         with_export_preset(typed, ProjectOptions(preset="gane"))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="Name a run and a place to write to: mosaic export RUN --out PATH"):
-        with_export_preset(ExportRequest("mine"), HERE)
+        with_export_preset(TypedExport("mine"), HERE)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ExportRequest:
+class TypedExport:
     """Options of `mosaic export`; None and no policies were left out."""
 
     run: str | None = None
@@ -29,7 +29,7 @@ class ExportRequest:
         return self.run is not None and self.out is not None
 
 
-def with_export_preset(request: ExportRequest, options: ProjectOptions) -> ExportRequest:
+def with_export_preset(request: TypedExport, options: ProjectOptions) -> TypedExport:
     """Fill in what was left out from an export preset; a complete request needs none unless one is named."""
     from mosaic.core.errors import InputError
     from mosaic.ui.cli.setting_layers import choose_project

@@ -20,6 +20,7 @@ from mosaic.ui.cli.commands.catalog import check, doctor, envs, policies, schema
 from mosaic.ui.cli.commands.demo import demo
 from mosaic.ui.cli.commands.evaluate import evaluate, tournament
 from mosaic.ui.cli.commands.export import export
+from mosaic.ui.cli.commands.exports import app as exports_app
 from mosaic.ui.cli.commands.play import play, replay
 from mosaic.ui.cli.commands.probe import probe
 from mosaic.ui.cli.commands.projects import app as projects_app
@@ -68,6 +69,7 @@ COMMANDS: tuple[Callable[..., None], ...] = (
 for command in COMMANDS:
     app.command(name=command.__name__, cls=SettingsCommand)(command)
 app.add_typer(runs_app, name="runs")
+app.add_typer(exports_app, name="exports")
 app.add_typer(projects_app, name="projects")
 
 

@@ -61,6 +61,7 @@ def export(
         int | None, typer.Option("--observations", min=1000, help="How many to compare on. Default: 1000.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Export in the background and return.")] = False,
     project: ProjectOption = None,
     preset: PresetOption = None,
     no_project: NoProjectOption = False,
@@ -69,55 +70,43 @@ def export(
 ) -> None:
     """Write trained policies as ONNX or TorchScript files, each compared with its policy.
 
-    In a project everything that is left out comes from its export preset, and RUN is its newest run.
+    In a project everything that is left out comes from its export preset, and RUN is its newest run. Ctrl-C cancels
+    the export and leaves no file.
     """
+    from mosaic.config.export import parse_export
     from mosaic.core.errors import InputError
-    from mosaic.exports.export import export as run_export
-    from mosaic.exports.formats import versions_for
-    from mosaic.exports.parity import TOLERANCE
-    from mosaic.exports.tracing import OBSERVATIONS, ExportSettings
+    from mosaic.runs.exporting.jobs import ExportJobs
     from mosaic.store.policies.run_policy import parse_run_reference
-    from mosaic.ui.cli.export_request import ExportRequest, with_export_preset
+    from mosaic.ui.cli.export_request import TypedExport, with_export_preset
+    from mosaic.ui.cli.export_view import export_here, say_detached
     from mosaic.ui.cli.options import give_trust
-    from mosaic.ui.cli.output import note, print_json, print_table
     from mosaic.ui.cli.setting_layers import ProjectOptions
 
     give_trust(trust)
     if target == TargetName.torchscript and (opset is not None or ir_version is not None):
         raise InputError("--opset and --ir-version belong to ONNX: leave them out with --target torchscript.")
-    typed = ExportRequest(run, to, tuple(policy), checkpoint, target.value if target else None, opset, ir_version)
+    typed = TypedExport(run, to, tuple(policy), checkpoint, target.value if target else None, opset, ir_version)
     asked = with_export_preset(typed, ProjectOptions(project, preset, no_project))
     assert asked.run is not None
     assert asked.out is not None
     name, which, named = parse_run_reference(f"{asked.run.removeprefix('run:')}@{asked.checkpoint or 'latest'}")
     assert named is None
-    settings = ExportSettings(
-        asked.target or "onnx",
-        versions_for(asked.opset, asked.ir_version),
-        TOLERANCE if tolerance is None else tolerance,
-        observations or OBSERVATIONS,
+    comparison = {"tolerance": tolerance, "observations": observations}
+    request = parse_export(
+        {
+            "run": name,
+            "checkpoint": which,
+            "policies": asked.policies,
+            "out": str(asked.out),
+            "overwrite": overwrite,
+            "target": asked.target or "onnx",
+            "opset": asked.opset,
+            "ir_version": asked.ir_version,
+            **{key: value for key, value in comparison.items() if value is not None},
+        }
     )
-    files = run_export(
-        name,
-        asked.out,
-        policies=asked.policies,
-        checkpoint=which,
-        settings=settings,
-        overwrite=overwrite,
-        on_policy=lambda each: None if json else note(f"exporting '{each}' …"),
-    )
-    if json:
-        print_json({"files": [each.to_json() for each in files]})
-        return
-    rows = [
-        (
-            each.policy,
-            str(each.path),
-            f"{each.parity.max_abs_diff:.2g}",
-            f"{each.parity.action_agreement:.2%}",
-            f"{each.parity.recorded} + {each.parity.random}",
-        )
-        for each in files
-    ]
-    columns = ("policy", "file", "largest difference", "equal actions", "recorded + random")
-    print_table("Exported and compared", columns, rows, numbers=columns[2:])
+    jobs = ExportJobs()
+    if detach:
+        say_detached(jobs.start(request), json)
+    else:
+        export_here(jobs, request, json)

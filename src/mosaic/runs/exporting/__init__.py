@@ -1,0 +1,1 @@
+"""Exports as background jobs, with the same supervisor, states and logs as runs."""

@@ -1,0 +1,103 @@
+"""Work of an export job: the request carried out, and its result."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from mosaic.config.export import ExportOptions, ExportRequest
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.exports.export import MAPPING, ExportedFile, ExportFailedError, check_request, export_to, report_of
+from mosaic.exports.formats import SUFFIXES, versions_for
+from mosaic.exports.parity import Parity
+from mosaic.exports.progress import ProgressReport
+from mosaic.exports.tracing import ExportSettings
+from mosaic.runs.exporting.record import FILES, ComparedFile, ExportResult, WrittenFile
+from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
+from mosaic.store.run_folder import RunFolder
+from mosaic.store.store import Store
+
+
+def settings_of(options: ExportOptions) -> ExportSettings:
+    """Return the settings as the exporter takes them."""
+    versions = versions_for(options.opset, options.ir_version)
+    return ExportSettings(options.target, versions, options.tolerance, options.observations)
+
+
+def checkpoint_of(request: ExportRequest, store: Store) -> Checkpoint:
+    """Return the checkpoint that the request names."""
+    which: Which = request.checkpoint  # type: ignore[assignment]  # the model allows nothing else
+    return find_checkpoint(store.resolve(request.run), which)
+
+
+def check_ahead(request: ExportRequest, store: Store) -> ExportRequest:
+    """Raise InputError for what is known to fail before anything is loaded; return the request with fixed choices.
+
+    `latest` and names of runs may mean something else by the time that a job starts, and in its history.
+    """
+    found = checkpoint_of(request, store)
+    if request.out is None and request.overwrite:
+        raise InputError("'overwrite' belongs to a file or folder that 'out' names: name it, or leave it out.")
+    out = None if request.out is None else Path(request.out).expanduser().absolute()
+    names = check_request(
+        found, out or Path(FILES), request.policies, settings_of(request), overwrite=request.overwrite or out is None
+    )
+    return request.model_copy(
+        update={
+            "run": found.run.run_id,
+            "checkpoint": found.env_steps,
+            "policies": names,
+            "out": None if out is None else str(out),
+        }
+    )
+
+
+def carry_out(request: ExportRequest, folder: RunFolder, report: ProgressReport) -> ExportResult:
+    """Export into the place that the request names, or else into the job's own folder."""
+    target = folder.path / FILES if request.out is None else Path(request.out)
+    found = checkpoint_of(request, Store(folder.home))
+    files = export_to(
+        found, target, request.policies, settings_of(request), overwrite=request.overwrite, on_progress=report
+    )
+    return success(files, alone=target.suffix == SUFFIXES[request.target])
+
+
+def success(files: tuple[ExportedFile, ...], *, alone: bool) -> ExportResult:
+    """Return the result of files that were kept; a folder of them has a file with the agents of each."""
+    paths = [each.path for each in files] + [report_of(each.path) for each in files]
+    if not alone:
+        paths.append(files[0].path.parent / MAPPING)
+    return ExportResult(
+        compared=tuple(_compared(each.policy, each.agents, each.parity, each.path) for each in files),
+        written=tuple(_written(path) for path in paths),
+    )
+
+
+def failure(error: BaseException, text: str) -> ExportResult:
+    """Return the result of an export that kept no file, with the comparisons if it came so far."""
+    traced = error.traced if isinstance(error, ExportFailedError) else ()
+    compared = tuple(_compared(each.policy, each.agents, each.parity, None) for each in traced)
+    return ExportResult(
+        compared=compared, error=text, exit_code=error.exit_code if isinstance(error, MosaicError) else 1
+    )
+
+
+def _compared(policy: str, agents: tuple[str, ...], parity: Parity, path: Path | None) -> ComparedFile:
+    far = parity.max_abs_diff
+    return ComparedFile(
+        policy=policy,
+        agents=agents,
+        path=None if path is None else str(path),
+        name="" if path is None else path.name,
+        max_abs_diff=far if far < float("inf") else None,
+        action_agreement=parity.action_agreement,
+        recorded=parity.recorded,
+        random=parity.random,
+        tolerance=parity.tolerance,
+        passed=parity.passed,
+    )
+
+
+def _written(path: Path) -> WrittenFile:
+    data = path.read_bytes()
+    return WrittenFile(name=path.name, path=str(path), size=len(data), sha256=hashlib.sha256(data).hexdigest())
