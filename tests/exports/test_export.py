@@ -100,7 +100,7 @@ def test_files_are_not_replaced_unless_asked(here: Path) -> None:
         (("lake", "--out", "x", "--checkpoint", "bset"), "neither @best nor @latest nor a number of env steps"),
         (("lake", "--out", "x", "--checkpoint", "123456"), "no checkpoint"),
         (("lake", "--out", "x", "--opset", "99"), "opset 99 cannot be written"),
-        (("lake", "--out", "x", "--tolerance", "0"), "'tolerance' is 0"),
+        (("lake", "--out", "x", "--tolerance", "0"), "'tolerance' cannot be 0.0: it should be more than 0.0"),
         (("lake", "--out", "x", "--target", "torchscript", "--opset", "17"), "belong to ONNX"),
         (("lake", "--out", "x", "--target", "tflite"), "tflite"),
         (("lake", "--out", "x", "--observations", "10"), "1000"),
