@@ -93,7 +93,9 @@ class Database:
             raise UnusableError("was missing")
         try:
             with closing(
-                sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=rw", _PATIENCE_S, 0, None, uri=True)
+                sqlite3.connect(
+                    f"{self._path.absolute().as_uri()}?mode=rw", timeout=_PATIENCE_S, isolation_level=None, uri=True
+                )
             ) as connection:
                 connection.execute("PRAGMA synchronous=NORMAL")
                 connection.execute("PRAGMA cell_size_check=ON")
