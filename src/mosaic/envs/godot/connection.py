@@ -105,8 +105,8 @@ class Connection:
 
     def __init__(self, sock: socket.socket, game: Watched | None, timeout_s: float, log: str | None) -> None:
         self._socket, self._game, self._timeout_s = sock, game, timeout_s
-        self._port = sock.getsockname()[1]
-        self._unread = bytearray()
+        self._port, self._fd = sock.getsockname()[1], sock.fileno()
+        self._unread = b""
         self._failed = ""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -127,12 +127,12 @@ class Connection:
         data = frame(message)
         if self._log is not None:
             _write_log(self._log, self._port, ">", data[HEADER.size :])
-        deadline, done = monotonic() + self._timeout_s, 0
-        while done < len(data):
+        deadline = monotonic() + self._timeout_s
+        while data:
             try:
-                done += self._socket.send(memoryview(data)[done:])
+                data = data[self._socket.send(data) :]
             except BlockingIOError:
-                self._wait(deadline, "did not read what Mosaic sent", writing=True)
+                self._wait_to_send(deadline)
             except ConnectionError:
                 self._closed("a message")
 
@@ -179,41 +179,57 @@ class Connection:
 
     def _read(self, asked: str) -> bytes:
         """Return the next message, without its header; all of it usually comes at once."""
-        deadline, unread = monotonic() + self._timeout_s, self._unread
-        while len(unread) < HEADER.size:
-            unread += self._receive_some(deadline, asked)
-        end = HEADER.size + payload_size(bytes(unread[: HEADER.size]))
-        while len(unread) < end:
-            unread += self._receive_some(deadline, asked)
-        payload = bytes(memoryview(unread)[HEADER.size : end])
-        del unread[:end]
-        return payload
+        deadline = monotonic() + self._timeout_s
+        data = self._unread or self._receive_some(deadline, asked)
+        while len(data) < HEADER.size:
+            data += self._receive_some(deadline, asked)
+        end = HEADER.size + payload_size(data)
+        if len(data) < end:
+            data = self._read_rest(data, end, deadline, asked)
+        self._unread = data[end:]
+        return data[HEADER.size : end]
+
+    def _read_rest(self, data: bytes, end: int, deadline: float, asked: str) -> bytes:
+        parts, size = [data], len(data)
+        while size < end:
+            parts.append(self._receive_some(deadline, asked))
+            size += len(parts[-1])
+        return b"".join(parts)
 
     def _receive_some(self, deadline: float, asked: str) -> bytes:
+        """Return what the game has sent, at least one byte; read what it prints meanwhile."""
         while True:
-            self._wait(deadline, f"did not answer to '{asked}'")
-            try:
-                chunk = self._socket.recv(_CHUNK)
-            except BlockingIOError:
-                continue  # the game printed something
-            except ConnectionError:
-                chunk = b""
-            return chunk or self._closed(f"'{asked}'")
+            ready = self._poll.poll(max(deadline - monotonic(), 0.0) * 1000)
+            if not ready:
+                self._late(f"did not answer to '{asked}'")
+            if ready[0][0] == self._fd:
+                try:
+                    chunk = self._socket.recv(_CHUNK)
+                except BlockingIOError:  # a packet that was damaged on its way
+                    continue
+                except ConnectionError:
+                    chunk = b""
+                return chunk or self._closed(f"'{asked}'")
+            self._drain(ready[0][0])
 
-    def _wait(self, deadline: float, what: str, *, writing: bool = False) -> None:
-        left_s = deadline - monotonic()
-        if writing:
-            self._poll.modify(self._socket, select.POLLIN | select.POLLOUT)
-        ready = self._poll.poll(left_s * 1000) if left_s > 0 else ()
-        if writing:
-            self._poll.modify(self._socket, select.POLLIN)
+    def _wait_to_send(self, deadline: float) -> None:
+        self._poll.modify(self._fd, select.POLLOUT)
+        ready = self._poll.poll(max(deadline - monotonic(), 0.0) * 1000)
+        self._poll.modify(self._fd, select.POLLIN)
         if not ready:
-            said = self._game.postmortem() if self._game else ""
-            advice = "If it needs longer, type: --set environment.options.timeout_s=300"
-            self.fail(GameError(f"The game {what} within {self._timeout_s:g} s. {advice} {said}".rstrip()))
-        for fd, _ in ready:
-            if self._game is not None and fd != self._socket.fileno() and not self._game.drain():
-                self._poll.unregister(fd)
+            self._late("did not read what Mosaic sent")
+        if ready[0][0] != self._fd:
+            self._drain(ready[0][0])
+
+    def _drain(self, output: int) -> None:
+        assert self._game is not None  # its output is what was polled
+        if not self._game.drain():
+            self._poll.unregister(output)
+
+    def _late(self, what: str) -> NoReturn:
+        said = self._game.postmortem() if self._game else ""
+        advice = "If it needs longer, type: --set environment.options.timeout_s=300"
+        self.fail(GameError(f"The game {what} within {self._timeout_s:g} s. {advice} {said}".rstrip()))
 
     def _closed(self, asked: str) -> NoReturn:
         said = self._game.postmortem() if self._game else "Was it stopped in the editor?"

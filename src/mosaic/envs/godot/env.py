@@ -60,14 +60,15 @@ class GodotEnv:
         self.game = game
         info = game.info
         self.possible_agents = name_agents(info)
-        self._seen_codes = [observation_code(each, options.observation_bound) for each in info.observations()]
+        seen_codes = [observation_code(each, options.observation_bound) for each in info.observations()]
         codes = [action_code(each, flat=options.actions == "flat") for each in info.actions()]
-        self._action_codes = self._by_agent(codes)
-        self.observation_spaces = self._by_agent(code.space for code in self._seen_codes)
+        self._readers, self._action_codes = [code.read for code in seen_codes], self._by_agent(codes)
+        self.observation_spaces = self._by_agent(code.space for code in seen_codes)
         self.action_spaces = self._by_agent(code.space for code in codes)
         if options.actions == "flat":
             facts = replace(facts, action_parts=_mixed_parts(self.possible_agents, info))
         self.spec = EnvSpec(facts, self.possible_agents, self.observation_spaces, self.action_spaces)
+        self._alive = dict.fromkeys(self.possible_agents, False)  # in every Turn in which nobody ended
         self._ends_together = options.episode_end == "any"
         self._stream = Random(0)
         self._last: dict[AgentID, Observation] = {}  # of the living agents
@@ -87,10 +88,9 @@ class GodotEnv:
             message["seed"] = seed if seed is not None else self._stream.randrange(SEED_LIMIT)
         self.game.player = self
         reply = self.game.ask(message, ResetReply)
-        agents = self.possible_agents
-        self._last, lives = self._by_agent(self._observations(reply.obs)), dict.fromkeys(agents, False)
-        infos = self._by_agent(self._infos(reply.info))
-        return Turn(dict(self._last), _NONE, dict.fromkeys(agents, 0.0), lives, lives, _NONE, infos)
+        self._last, infos = self._by_agent(self._observations(reply.obs)), self._by_agent(self._infos(reply.info))
+        rewards = dict.fromkeys(self.possible_agents, 0.0)
+        return Turn(self._last, _NONE, rewards, self._alive, self._alive, _NONE, infos)
 
     def send(self, actions: Mapping[AgentID, Action]) -> None:
         """Begin a step; `step` with the same mapping then waits for its result. Other games can step meanwhile."""
@@ -135,14 +135,14 @@ class GodotEnv:
     def _turn(self, reply: StepReply) -> Turn:
         agents = self.possible_agents
         observations, infos = self._observations(reply.obs), self._infos(reply.info)
-        self._check_count("rewards", len(reply.reward))
-        self._check_count("done", len(reply.done))
-        if reply.truncated:
-            self._check_count("truncated", len(reply.truncated))
+        if not len(agents) == len(reply.reward) == len(reply.done) == len(reply.truncated or agents):
+            self._check_count("rewards", len(reply.reward))
+            self._check_count("done", len(reply.done))
+            self._check_count("truncated", len(reply.truncated or agents))
         if not any(reply.done) and len(self._last) == len(agents):
-            self._last, lives = self._by_agent(observations), dict.fromkeys(agents, False)
+            self._last = self._by_agent(observations)
             rewards, told = self._by_agent(reply.reward), self._by_agent(infos)
-            return Turn(self._last.copy(), _NONE, rewards, lives, lives, _NONE, told)
+            return Turn(self._last, _NONE, rewards, self._alive, self._alive, _NONE, told)
         rewards, terminated, truncated, now, finals, told = {}, {}, {}, {}, {}, {}
         for number, agent in enumerate(agents):
             if agent not in self._last:
@@ -159,7 +159,7 @@ class GodotEnv:
             finals.update(now)
             now = {}
         self._last = now
-        return Turn(dict(now), _NONE, rewards, terminated, truncated, finals, told)
+        return Turn(now, _NONE, rewards, terminated, truncated, finals, told)
 
     def _final(self, number: int, info: Mapping[str, Json]) -> Observation:
         """Return the last observation of an agent's life.
@@ -168,18 +168,24 @@ class GodotEnv:
         """
         for key in _FINALS:
             if isinstance(info.get(key), dict):
-                return self._observation(number, info[key])
+                try:
+                    return self._readers[number](info[key])
+                except GameError as error:
+                    self._blame(number, error)
         return self._last[self.possible_agents[number]]
 
     def _observations(self, sent: Sequence[Mapping[str, Json]]) -> list[Observation]:
         self._check_count("observations", len(sent))
-        return [self._observation(number, each) for number, each in enumerate(sent)]
-
-    def _observation(self, number: int, sent: Mapping[str, Json]) -> Observation:
+        found: list[Observation] = []
         try:
-            return self._seen_codes[number].read(sent)
+            for read, each in zip(self._readers, sent):  # noqa: B905 - counted before
+                found.append(read(each))
         except GameError as error:
-            self.game.fail(GameError(f"Agent '{self.possible_agents[number]}' of {self.spec.env_id}: {error}."))
+            self._blame(len(found), error)
+        return found
+
+    def _blame(self, number: int, error: GameError) -> NoReturn:
+        self.game.fail(GameError(f"Agent '{self.possible_agents[number]}' of {self.spec.env_id}: {error}."))
 
     def _by_agent(self, values: Iterable[Value]) -> dict[AgentID, Value]:
         """Return one value for each agent, whose number was checked: `strict` would take as long as all the rest."""
@@ -196,4 +202,4 @@ class GodotEnv:
         if sent is None:
             return [{}] * len(self.possible_agents)
         self._check_count("infos", len(sent))
-        return [{} if info is None else info for info in sent]
+        return [info or {} for info in sent]

@@ -105,12 +105,12 @@ def frame(message: dict[str, object]) -> bytes:
     return HEADER.pack(len(payload)) + payload
 
 
-def payload_size(header: bytes) -> int:
-    """Return the length that a header announces."""
-    size: int = HEADER.unpack(header)[0]
+def payload_size(data: bytes) -> int:
+    """Return the length that the header at the beginning of a message announces."""
+    size: int = HEADER.unpack_from(data)[0]
     if not 0 < size <= LONGEST_MESSAGE:
         raise GameError(
-            f"A message of {size:,} bytes was announced (first bytes {header!r}), and the protocol's longest has "
+            f"A message of {size:,} bytes was announced (first bytes {data[: HEADER.size]!r}), and the protocol's longest has "
             f"{LONGEST_MESSAGE:,}. Is the other program a game with the Godot RL Agents plug-in?"
         )
     return size

@@ -38,14 +38,14 @@ class ObservationCode:
 
     def read(self, sent: Mapping[str, Json]) -> Observation:
         """Return the observation; raise GameError if it is not what the game declared."""
-        found: dict[str, object] = {}
-        for key, read in self.readers:
-            if key not in sent:
-                raise GameError(f"its observation has no '{key}', only {', '.join(sent) or 'nothing'}")
-            try:
+        key, found = "", {}
+        try:
+            for key, read in self.readers:
                 found[key] = read(sent[key])
-            except GameError as error:
-                raise GameError(f"its observation '{key}' {error}") from error
+        except KeyError:
+            raise GameError(f"its observation has no '{key}', only {', '.join(sent) or 'nothing'}") from None
+        except GameError as error:
+            raise GameError(f"its observation '{key}' {error}") from error
         return found
 
 
