@@ -68,7 +68,7 @@ class GodotEnv:
         if options.actions == "flat":
             facts = replace(facts, action_parts=_mixed_parts(self.possible_agents, info))
         self.spec = EnvSpec(facts, self.possible_agents, self.observation_spaces, self.action_spaces)
-        self._alive = dict.fromkeys(self.possible_agents, False)  # in every Turn in which nobody ended
+        self._alive = dict.fromkeys(self.possible_agents, False)  # in every Turn in which no agent ended
         self._ends_together = options.episode_end == "any"
         self._stream = Random(0)
         self._last: dict[AgentID, Observation] = {}  # of the living agents

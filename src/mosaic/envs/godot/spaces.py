@@ -202,17 +202,20 @@ def _flat(parts: ActionParts) -> tuple[Space[object], Encode]:
     if all(choices):
         return spaces.MultiDiscrete(sizes), lambda action: dict(zip(keys, np.asarray(action).tolist(), strict=True))
     bounds = np.cumsum([0, *sizes]).tolist()
-    blocks = list(zip(keys, choices, bounds[:-1], bounds[1:], strict=True))
+    blocks = list(zip(keys, choices, map(slice, bounds[:-1], bounds[1:]), strict=True))
 
     def encode(action: Action) -> dict[str, object]:
         row: list[float] = np.asarray(action).tolist()
-        return {
-            key: row.index(max(row[start:stop]), start) - start if chooses else _clamped(row[start:stop])
-            for key, chooses, start, stop in blocks
-        }
+        sent: dict[str, object] = {}
+        for key, chooses, where in blocks:
+            part = row[where]
+            sent[key] = part.index(max(part)) if chooses else _clamped(part)
+        return sent
 
     return spaces.Box(-1, 1, (bounds[-1],), np.float32), encode
 
 
 def _clamped(numbers: list[float]) -> list[float]:
-    return [number if -1.0 <= number <= 1.0 else min(max(number, -1.0), 1.0) for number in numbers]
+    if -1.0 <= min(numbers) and max(numbers) <= 1.0:
+        return numbers
+    return [min(max(number, -1.0), 1.0) for number in numbers]
