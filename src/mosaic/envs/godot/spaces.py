@@ -216,6 +216,6 @@ def _flat(parts: ActionParts) -> tuple[Space[object], Encode]:
 
 
 def _clamped(numbers: list[float]) -> list[float]:
-    if -1.0 <= min(numbers) and max(numbers) <= 1.0:
+    if min(numbers) >= -1.0 and max(numbers) <= 1.0:
         return numbers
     return [min(max(number, -1.0), 1.0) for number in numbers]
