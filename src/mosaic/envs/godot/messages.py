@@ -110,8 +110,8 @@ def payload_size(data: bytes) -> int:
     size: int = HEADER.unpack_from(data)[0]
     if not 0 < size <= LONGEST_MESSAGE:
         raise GameError(
-            f"A message of {size:,} bytes was announced (first bytes {data[: HEADER.size]!r}), and the protocol's longest has "
-            f"{LONGEST_MESSAGE:,}. Is the other program a game with the Godot RL Agents plug-in?"
+            f"A message of {size:,} bytes was announced (first bytes {data[: HEADER.size]!r}), and the protocol's "
+            f"longest has {LONGEST_MESSAGE:,}. Is the other program a game with the Godot RL Agents plug-in?"
         )
     return size
 
