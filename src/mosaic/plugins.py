@@ -26,6 +26,7 @@ __all__ = [
     "Explanation",
     "ExportablePolicy",
     "ExportsPolicies",
+    "ForeignSource",
     "FormatError",
     "GymnasiumEnv",
     "InitSource",
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
     from mosaic.runners.screen import Screen, Shot
     from mosaic.store.archives.trust import require_trust_to_resume
     from mosaic.store.checkpoint_record import Checkpoint, PolicyEntry
+    from mosaic.store.policies.foreign_checkpoint import ForeignSource
     from mosaic.store.policies.init_source import InitSource, find_init
     from mosaic.telemetry.events.event import MetricEvent
     from mosaic.telemetry.sinks.base import Sink
@@ -161,6 +163,7 @@ else:
             "mosaic.runners.screen": ("Screen", "Shot"),
             "mosaic.store.checkpoint_record": ("Checkpoint", "PolicyEntry"),
             "mosaic.store.archives.trust": ("require_trust_to_resume",),
+            "mosaic.store.policies.foreign_checkpoint": ("ForeignSource",),
             "mosaic.store.policies.init_source": ("InitSource", "find_init"),
             "mosaic.telemetry.events.event": ("MetricEvent",),
             "mosaic.telemetry.sinks.base": ("Sink",),

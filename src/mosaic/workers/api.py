@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mosaic.exports.policy import ExportablePolicy
     from mosaic.policies.controller import PolicyController, PolicyRequest
     from mosaic.store.checkpoints import Checkpoint
+    from mosaic.store.policies.foreign_checkpoint import ForeignSource
     from mosaic.store.policies.init_source import InitSource
     from mosaic.workers.context import WorkerContext
 
@@ -172,12 +173,13 @@ class ExportsPolicies(Protocol):
 class ReadsForeignCheckpoints(Protocol):
     """Worker that plays what its library saved without Mosaic, as `checkpoint:PATH`.
 
-    `foreign_policies` recognises a folder by its files, without loading any: it is called without the user's trust.
-    `foreign_controllers` may unpickle: it is called only with it.
+    `foreign_policies` recognises a file or a folder by its names and members, without loading any: it is called without
+    the user's trust. `foreign_controllers` may unpickle: it is called only with it, unless the worker says
+    `unpickles_foreign = False`.
     """
 
-    def foreign_policies(self, folder: Path) -> tuple[str, ...]: ...  # their names; empty: not this library's folder
+    def foreign_policies(self, path: Path) -> tuple[str, ...]: ...  # their names; empty: not of this library
 
     def foreign_controllers(  # for each agent of the request; agents may share one
-        self, folder: Path, policy: str | None, request: PolicyRequest
+        self, source: ForeignSource, request: PolicyRequest
     ) -> Mapping[AgentID, PolicyController]: ...

@@ -93,7 +93,7 @@ def spec_of():
 
 def test_unusable_folders_are_refused_with_what_is_there(saved, home, tmp_path):
     for path, text in (
-        (tmp_path / "nowhere", "There is no checkpoint folder '.*nowhere'"),
+        (tmp_path / "nowhere", "There is no checkpoint '.*nowhere': neither a folder nor a file"),
         (tmp_path, "is not a checkpoint that Mosaic or one of its workers can play"),
         (saved.parents[1], f"It is the folder of a run: type run:{saved.parents[1].name}"),
         (saved.parent, f"Did you mean one of those in it: {saved}"),

@@ -168,3 +168,18 @@ def test_spaces_are_read_from_the_text_that_sb3_writes(tmp_path: Path) -> None:
     for damaged in ({}, "x", {":type:": "<class 'gymnasium.spaces.box.Box'>"}, {**text, "spaces": "{'a': Box(1"}):
         with pytest.raises(UnreadableSpaceError):
             space_from_fields(damaged)
+
+
+def test_a_zip_is_a_checkpoint_like_any_other(cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MOSAIC_TRUST", raising=False)
+    shown = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
+    with (
+        load_policy(f"sb3:{cartpole}", "gym/CartPole-v1") as one,
+        load_policy(f"checkpoint:{cartpole},algo=ppo", "gym/CartPole-v1") as other,
+        load_policy(f"checkpoint:{cartpole.parent}", "gym/CartPole-v1") as found,
+    ):
+        assert one.predict(shown) == other.predict(shown) == found.predict(shown)
+    with pytest.raises(InputError, match="holds no sac policy"):
+        load_policy(f"checkpoint:{cartpole},algo=sac", "gym/CartPole-v1")
+    with pytest.raises(InputError, match="a zip of SB3 holds one policy, without a name. Leave policy out"):
+        load_policy(f"checkpoint:{cartpole},policy=red", "gym/CartPole-v1")

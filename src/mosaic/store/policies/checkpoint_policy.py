@@ -1,17 +1,15 @@
-"""Policy of a checkpoint folder, of Mosaic or of a library that a worker reads: `checkpoint:PATH[,policy=NAME]`."""
+"""Policy of a checkpoint, of Mosaic or of a library that a worker reads: `checkpoint:PATH[,policy=NAME]`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
-from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
-from mosaic.core.plugins import load_plugin, plugins
 from mosaic.policies.controller import (
     PolicyController,
     PolicyKind,
@@ -23,6 +21,7 @@ from mosaic.store.archives.trust import require_trust_in_foreign, trust_given
 from mosaic.store.checkpoint_folder import owner_of
 from mosaic.store.checkpoint_record import MANIFEST, Checkpoint, damage, read_checkpoint
 from mosaic.store.errors import DamagedError
+from mosaic.store.policies.foreign_checkpoint import ForeignCheckpoint, ForeignSource, find_foreign
 from mosaic.store.policies.run_policy import (
     PolicyGroup,
     code_folder,
@@ -34,18 +33,21 @@ from mosaic.store.store import Store
 
 
 class CheckpointPolicyOptions(TrainedPolicyOptions):
-    path: str = Field(min_length=1, description="Folder of a checkpoint: of a run, or one that RLlib wrote by itself.")
+    path: str = Field(
+        min_length=1, description="Folder of a checkpoint of a run or of RLlib, zip of SB3, or a folder of experiments."
+    )
     policy: str | None = Field(None, min_length=1, description="One of its policies; default: each agent's own.")
+    algo: str | None = Field(None, min_length=1, description="Algorithm of a zip of SB3; default: found in the file.")
 
 
 def find_saved(path: Path) -> Checkpoint | None:
-    """Return Mosaic's checkpoint in this folder, every byte of it checked; None if another program wrote the folder.
+    """Return Mosaic's checkpoint in this folder, every byte of it checked; None if another program wrote what is there.
 
     A folder to which a run links is found where the run has it, since the run decides whether it is trusted.
     """
-    if not path.is_dir():
-        raise InputError(f"There is no checkpoint folder '{path}'.")
-    if not (path / MANIFEST).is_file() or RunFolder(path).exists():  # a run has a manifest, too
+    if not path.is_dir() and not path.is_file():
+        raise InputError(f"There is no checkpoint '{path}': neither a folder nor a file.")
+    if path.is_file() or not (path / MANIFEST).is_file() or RunFolder(path).exists():  # a run has a manifest, too
         return None
     path = path.resolve()
     owner = owner_of(path.parent)
@@ -68,33 +70,6 @@ def trusts(checkpoint: Checkpoint) -> bool:
     return trust_given() or (checkpoint.outside and checkpoint.sealed_by(Store()))
 
 
-def reader_of(path: Path) -> tuple[Any, tuple[str, ...]]:
-    """Return the worker that reads a folder which Mosaic did not write, and the names of the policies in it."""
-    for name in plugins("mosaic.workers"):
-        try:
-            worker = load_plugin("mosaic.workers", name)
-        except MissingExtraError:
-            continue
-        find = getattr(worker, "foreign_policies", None)
-        if callable(find) and (names := find(path)):
-            return worker, names
-    raise InputError(f"'{path}' is not a checkpoint that Mosaic or one of its workers can play. {_hint(path)}".rstrip())
-
-
-def _hint(path: Path) -> str:
-    """Name the checkpoints in or below a folder that is not one."""
-    if RunFolder(path).exists():
-        return f"It is the folder of a run: type run:{path.name}"
-    if (path / "policies").is_dir() and (path / "algorithm_state.pkl").is_file():
-        return "RLlib wrote it with its old API stack; Mosaic plays those of the new one."
-    below = [each for pattern in ("*", "*/*") for each in sorted(path.glob(pattern)) if _is_checkpoint(each)]
-    return f"Did you mean one of those in it: {', '.join(map(str, below[-3:]))}?" if below else ""
-
-
-def _is_checkpoint(path: Path) -> bool:
-    return (path / MANIFEST).is_file() or (path / "learner_group").is_dir()
-
-
 def _path(options: CheckpointPolicyOptions) -> Path:
     return Path(options.path).expanduser().absolute()
 
@@ -103,12 +78,24 @@ def _make(options: CheckpointPolicyOptions, request: PolicyRequest) -> PolicyCon
     path = _path(options)
     checkpoint = find_saved(path)
     if checkpoint is not None:
+        if options.algo is not None:
+            raise InputError(f"'{request.reference}': a checkpoint of Mosaic names its algorithm. Leave algo out.")
         return make_trained(checkpoint, options.policy, options, request, trust=trusts(checkpoint))
-    worker, _ = reader_of(path)
-    require_trust_in_foreign(path)
+    return make_foreign(find_foreign(path), options, request)
+
+
+def make_foreign(
+    found: ForeignCheckpoint, options: CheckpointPolicyOptions, request: PolicyRequest
+) -> PolicyController:
+    """Return a controller for a checkpoint of another program; raise TrustError where it would have to be unpickled."""
+    if getattr(found.worker, "unpickles_foreign", True):
+        require_trust_in_foreign(found.path)
     asked = options.sample or options.temperature is not None
-    wanted = replace(request, sampling=Sampling(options.temperature) if asked else None)
-    made: Mapping[AgentID, PolicyController] = worker.foreign_controllers(path, options.policy, wanted)
+    drawn = Sampling(options.temperature) if asked else None
+    source = ForeignSource(found.path, options.policy, options.algo, best=options.sample is False)
+    made: Mapping[AgentID, PolicyController] = found.worker.foreign_controllers(
+        source, replace(request, sampling=drawn)
+    )
     if len(set(made.values())) == 1:
         return next(iter(made.values()))
     numbers = {controller: str(number) for number, controller in enumerate(dict.fromkeys(made.values()))}
@@ -120,8 +107,9 @@ def _notes(options: CheckpointPolicyOptions, request: PolicyRequest) -> tuple[st
     checkpoint = find_saved(_path(options))
     if checkpoint is not None:
         return trained_notes(checkpoint, options.policy, options, request)
-    _make(options, request).close()  # only the loaded networks know what they see and do
-    return ()
+    found = find_foreign(_path(options))
+    make_foreign(found, options, request).close()  # only the loaded networks know what they see and do
+    return (found.note,) if found.note else ()
 
 
 def _code_folder(options: CheckpointPolicyOptions) -> str:
@@ -130,8 +118,8 @@ def _code_folder(options: CheckpointPolicyOptions) -> str:
 
 
 kind = PolicyKind(
-    usage="checkpoint:PATH[,policy=NAME][,sample=true][,temperature=T]",
-    help="Policy of a checkpoint folder: of any run, or one that RLlib wrote by itself (with --trust).",
+    usage="checkpoint:PATH[,policy=NAME][,algo=NAME][,sample=true][,temperature=T]",
+    help="Policy of a checkpoint: of any run, of SB3 (a zip), or of RLlib itself (with --trust).",
     make=_make,
     notes=_notes,
     code_folder=_code_folder,

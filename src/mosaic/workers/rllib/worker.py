@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # modules that import numba or ray are imported when a run be
     from mosaic.learners.agent_roles import AgentRoles
     from mosaic.policies.controller import PolicyController, PolicyRequest
     from mosaic.store.checkpoints import Checkpoint
+    from mosaic.store.policies.foreign_checkpoint import ForeignSource
     from mosaic.store.policies.init_source import InitSource
     from mosaic.workers.context import WorkerContext
 
@@ -166,25 +167,20 @@ class RllibWorker:
 
         return make_exportable(checkpoint.path, policy, request)
 
-    def foreign_policies(self, folder: Path) -> tuple[str, ...]:
+    def foreign_policies(self, path: Path) -> tuple[str, ...]:
         """Return the names of the RLModules in a checkpoint of RLlib's own; none if the folder is not one."""
         from mosaic.workers.rllib.checkpoint.foreign import find_parts
 
-        parts = find_parts(folder)
+        parts = find_parts(path)
         return () if parts is None else tuple(parts.modules)
 
-    def foreign_controllers(
-        self, folder: Path, policy: str | None, request: PolicyRequest
-    ) -> dict[AgentID, PolicyController]:
+    def foreign_controllers(self, source: ForeignSource, request: PolicyRequest) -> dict[AgentID, PolicyController]:
         from mosaic.runtimes.ray.session import check_installed
-        from mosaic.workers.rllib.checkpoint.foreign import find_parts
 
         check_installed()
         from mosaic.workers.rllib.checkpoint.foreign_controller import foreign_controllers
 
-        parts = find_parts(folder)
-        assert parts is not None, "foreign_policies recognised the folder"
-        return foreign_controllers(parts, folder, policy, request)
+        return foreign_controllers(source, request)
 
 
 def in_main_process(options: OfflineOptions) -> OfflineOptions:

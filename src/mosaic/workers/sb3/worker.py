@@ -15,10 +15,12 @@ if TYPE_CHECKING:  # modules that import numba or torch are imported when a run 
     from pathlib import Path
 
     from mosaic.config.run import RunConfig
+    from mosaic.core.ids import AgentID
     from mosaic.envs.env import EnvSpec
     from mosaic.exports.policy import ExportablePolicy
     from mosaic.policies.controller import PolicyController, PolicyRequest
     from mosaic.store.checkpoints import Checkpoint
+    from mosaic.store.policies.foreign_checkpoint import ForeignSource
     from mosaic.store.policies.init_source import InitSource
     from mosaic.workers.context import WorkerContext
 
@@ -51,6 +53,7 @@ class Sb3Worker:
         patience_s=60.0,
     )
     loads_pickles = False  # safetensors and JSON; the zip for SB3 itself is written and never read
+    unpickles_foreign = False  # zips are read as JSON and tensors; what that does not restore asks for trust itself
 
     def options(self, algorithm: str) -> type[BaseModel]:
         from mosaic.workers.sb3.config.options import options_of
@@ -100,6 +103,17 @@ class Sb3Worker:
         from mosaic.workers.sb3.checkpoint.controllers import load_controller
 
         return load_controller(_weights_file(checkpoint, policy), request)
+
+    def foreign_policies(self, path: Path) -> tuple[str, ...]:
+        """Return the name of the policy in a zip that SB3 wrote, which has none; nothing if it is another file."""
+        from mosaic.workers.sb3.checkpoint.zip_file import POLICY, is_sb3_zip
+
+        return (POLICY,) if is_sb3_zip(path) else ()
+
+    def foreign_controllers(self, source: ForeignSource, request: PolicyRequest) -> dict[AgentID, PolicyController]:
+        from mosaic.workers.sb3.checkpoint.zip_policy import play_source
+
+        return dict.fromkeys(request.agents, play_source(source, request))
 
     def exportable(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> ExportablePolicy:
         from mosaic.workers.sb3.checkpoint.exportable import load_exportable

@@ -13,6 +13,8 @@ from mosaic.core.errors import FormatError, InputError, unknown
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
 
+    from mosaic.store.policies.foreign_checkpoint import ForeignSource
+
 Mapped: TypeAlias = Callable[[str, Any], object]  # RLlib's policy_mapping_fn: (agent, episode) → module
 
 _BUILD = "class_and_ctor_args.pkl"  # in the folder of every part that RLlib can build again
@@ -57,6 +59,17 @@ def _modules_in(folder: Path) -> dict[str, Path]:
 def _root_of(modules: Path) -> Path | None:
     root = modules.parents[2]
     return root if root / _MODULES == modules and (root / _TO_MODULE / _BUILD).is_file() else None
+
+
+def check_algorithm(parts: ForeignFolder, source: ForeignSource) -> None:
+    """Raise InputError if the user named another algorithm than the one whose checkpoint it is; it unpickles."""
+    if source.algorithm is None:
+        return
+    if parts.root is None or not (parts.root / _BUILD).is_file():
+        raise InputError(f"'{source.path}' holds networks of RLlib without their algorithm: leave algo out.")
+    kind = _built(parts.root)["class"].__name__
+    if source.algorithm.casefold() != kind.casefold():
+        raise InputError(f"'{source.path}' was written by RLlib's {kind}, not by {source.algorithm}: leave algo out.")
 
 
 @dataclass(slots=True)
@@ -164,9 +177,15 @@ def _load(folder: Path) -> Any:
     """Build a part of a checkpoint; the caller has made sure that the user trusts it."""
     from ray.rllib.utils.checkpoints import Checkpointable
 
+    _built(folder)
+    return Checkpointable.from_checkpoint(folder)
+
+
+def _built(folder: Path) -> Any:
+    """Return the class of a part and the arguments it is made with, unpickled."""
     try:  # RLlib would replace a class that cannot be loaded by an abstract one, with a message about that
         with (folder / _BUILD).open("rb") as file:
-            pickle.load(file)
+            return pickle.load(file)
     except (ImportError, AttributeError) as error:
         raise InputError(
             f"'{folder}' needs code that is not found: {error}. Start Mosaic where RLlib found it, or name its folder "
@@ -174,4 +193,3 @@ def _load(folder: Path) -> Any:
         ) from error
     except (OSError, ValueError, TypeError, EOFError, pickle.UnpicklingError) as error:
         raise FormatError(f"'{folder / _BUILD}' cannot be read: {error}") from error
-    return Checkpointable.from_checkpoint(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,14 +20,21 @@ from mosaic.core.turn import Action, Mask, Observation, Turn
 from mosaic.envs.space_json import Document, space_differences, space_to_json
 from mosaic.envs.spaces import MASK
 from mosaic.policies.controller import PolicyController, PolicyError, PolicyRequest, default_sampling
-from mosaic.workers.rllib.checkpoint.foreign import ForeignFolder, ForeignModule, choose_module, load_module
+from mosaic.store.policies.foreign_checkpoint import ForeignSource
+from mosaic.workers.rllib.checkpoint.foreign import (
+    ForeignModule,
+    check_algorithm,
+    choose_module,
+    find_parts,
+    load_module,
+)
 from mosaic.workers.rllib.reporting.log_filter import keep_quiet
 
 
 class ForeignController:
     """Controller for agents that one RLModule plays; every agent has its own episode, and so its own memory."""
 
-    def __init__(self, loaded: ForeignModule, request: PolicyRequest) -> None:
+    def __init__(self, loaded: ForeignModule, request: PolicyRequest, *, best: bool = False) -> None:
         self._loaded, self._request = loaded, request
         self._observed_with_mask = _mask_key(loaded.observation_space)
         self._episodes: dict[AgentID, _Episode] = {}
@@ -37,7 +43,7 @@ class ForeignController:
         self._sampling = request.sampling
         if Columns.ACTION_DIST_INPUTS not in answer:
             self._refuse_sampling()
-        elif self._sampling is None:
+        elif self._sampling is None and not best:
             self._sampling = default_sampling(request.spec, stochastic=True)
         if self._sampling is not None and self._sampling.temperature is not None and not self._chooses():
             raise InputError(f"'{request.reference}' acts by numbers, whose spread has no temperature. Leave it out.")
@@ -195,20 +201,21 @@ class _Episode:
         return for_env
 
 
-def foreign_controllers(
-    parts: ForeignFolder, path: Path, policy: str | None, request: PolicyRequest
-) -> dict[AgentID, PolicyController]:
+def foreign_controllers(source: ForeignSource, request: PolicyRequest) -> dict[AgentID, PolicyController]:
     """Return a controller for each agent of the request; agents of one module share theirs."""
     keep_quiet()
+    parts = find_parts(source.path)
+    assert parts is not None, "foreign_policies recognised the folder"
+    check_algorithm(parts, source)
     groups: dict[str, list[AgentID]] = {}
     for agent in request.agents:
-        groups.setdefault(choose_module(parts, path, policy, agent), []).append(agent)
+        groups.setdefault(choose_module(parts, source.path, source.policy, agent), []).append(agent)
     made: dict[AgentID, PolicyController] = {}
     for name, agents in groups.items():
         loaded = load_module(parts, name, agents[0])
         for agent in agents:
             _check_spaces(loaded, agent, request)
-        made |= dict.fromkeys(agents, ForeignController(loaded, request))
+        made |= dict.fromkeys(agents, ForeignController(loaded, request, best=source.best))
     return made
 
 

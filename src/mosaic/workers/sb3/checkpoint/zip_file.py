@@ -17,6 +17,7 @@ from mosaic.core.errors import FormatError, InputError, MissingExtraError
 from mosaic.models.weights_file import check_finite
 from mosaic.workers.sb3.checkpoint.facts import Array
 
+POLICY = "policy"  # name of the one policy of a zip
 WEIGHTS, DATA = "policy.pth", "data"
 LARGEST = 1 << 30  # bytes of an unpacked policy; a forged zip may claim any size
 _LARGEST_DATA = 1 << 28
@@ -51,6 +52,17 @@ def read_zip(path: Path) -> Sb3Zip:
     if not isinstance(fields, dict):
         raise FormatError(f"'{path}': its {DATA} is not a JSON object.")
     return Sb3Zip(path, fields, _weights(path, packed))
+
+
+def is_sb3_zip(path: Path) -> bool:
+    """Return whether a file is a zip with the members that SB3 writes; none of them is read."""
+    if path.suffix != ".zip" or not path.is_file():
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {WEIGHTS, DATA} <= set(archive.namelist())
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError):
+        return False
 
 
 def statistics_beside(path: Path) -> str | None:

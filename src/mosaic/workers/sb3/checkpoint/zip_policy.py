@@ -21,6 +21,7 @@ from mosaic.policies.controller import (
     default_sampling,
 )
 from mosaic.store.archives.trust import VARIABLE, trust_given
+from mosaic.store.policies.foreign_checkpoint import ForeignSource
 from mosaic.workers.sb3.checkpoint.controllers import make_controller
 from mosaic.workers.sb3.checkpoint.facts import (
     ACTIVATIONS,
@@ -34,7 +35,7 @@ from mosaic.workers.sb3.checkpoint.facts import (
     acting_weights,
 )
 from mosaic.workers.sb3.checkpoint.space_text import UnreadableSpaceError, space_from_fields
-from mosaic.workers.sb3.checkpoint.zip_file import Fields, Sb3Zip, read_zip, statistics_beside
+from mosaic.workers.sb3.checkpoint.zip_file import POLICY, Fields, Sb3Zip, read_zip, statistics_beside
 
 _OURS = ("stable_baselines3.", "sb3_contrib.")
 _EXTRACTORS = ("FlattenExtractor", "NatureCNN", "CombinedExtractor")
@@ -228,6 +229,18 @@ def _sampling(options: Sb3PolicyOptions, algorithm: str, spec: EnvSpec) -> Sampl
         return Sampling(options.temperature)
     stochastic = ALGORITHMS[algorithm] in ("actor_critic", "squashed")
     return None if options.sample is False else default_sampling(spec, stochastic=stochastic)
+
+
+def play_source(source: ForeignSource, request: PolicyRequest) -> PolicyController:
+    """Return a controller for `checkpoint:FILE`, which draws where `sb3:FILE` does."""
+    if source.policy not in (None, POLICY):
+        raise InputError(f"'{request.reference}': a zip of SB3 holds one policy, without a name. Leave policy out.")
+    drawn = request.sampling
+    asked = True if drawn is not None else False if source.best else None
+    options = Sb3PolicyOptions(
+        path=str(source.path), algo=source.algorithm, sample=asked, temperature=drawn.temperature if drawn else None
+    )
+    return _make(options, request)
 
 
 def _make(options: Sb3PolicyOptions, request: PolicyRequest) -> PolicyController:
