@@ -181,5 +181,5 @@ def test_a_zip_is_a_checkpoint_like_any_other(cartpole: Path, monkeypatch: pytes
         assert one.predict(shown) == other.predict(shown) == found.predict(shown)
     with pytest.raises(InputError, match="holds no sac policy"):
         load_policy(f"checkpoint:{cartpole},algo=sac", "gym/CartPole-v1")
-    with pytest.raises(InputError, match="a zip of SB3 holds one policy, without a name. Leave policy out"):
+    with pytest.raises(InputError, match=r"a zip of SB3 holds one policy, without a name\. Leave policy out"):
         load_policy(f"checkpoint:{cartpole},policy=red", "gym/CartPole-v1")
