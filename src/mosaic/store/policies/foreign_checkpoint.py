@@ -105,7 +105,7 @@ def _holds(folder: Path, readers: list[Any], depth: int) -> bool:
 
 def _entries(folder: Path) -> list[Path]:
     """Return what a search looks at; links are not followed."""
-    found = []
+    found: list[Path] = []
     for path in folder.iterdir():
         if len(found) == _MOST:
             raise InputError(f"'{folder}' has more than {_MOST:,} entries: name the checkpoint itself.")
