@@ -123,17 +123,20 @@ class Trainer:
     def submit(self, config: Asked | ResolvedConfig, *, start: bool = True, group: str | None = None) -> Run:
         """Create a run from a configuration, a document, or a file with one; submitting twice creates two runs."""
         resolved = config if isinstance(config, ResolvedConfig) else resolve(read_config(config))
+        self.check(resolved)
+        return self._create(resolved, group or "", start)
+
+    def check(self, resolved: ResolvedConfig) -> None:
+        """Raise InputError for runs and weights that the configuration names and that are missing or do not fit."""
         check_mentioned_runs(resolved.config, self.store)
         check_init(resolved, self.store)
-        return self._create(resolved, group or "", start)
 
     def submit_group(self, config: Asked | ResolvedConfig, seeds: int, *, start: bool = True) -> list[Run]:
         """Create runs that differ only in the seed, so that their curves can be aggregated."""
         asked = config.asked if isinstance(config, ResolvedConfig) else read_config(config)
         group, members = group_members(asked, seeds)
         resolved = config if isinstance(config, ResolvedConfig) else resolve(asked)
-        check_mentioned_runs(resolved.config, self.store)
-        check_init(resolved, self.store)
+        self.check(resolved)
         return [self._create(resolved.renamed(member), group, start) for member in members]
 
     @property

@@ -54,6 +54,13 @@ def test_a_dry_run_starts_nothing(mosaic):
     assert json.loads(mosaic("runs", "list", "--json").out) == []
 
 
+@pytest.mark.parametrize("words", [("--worker", "native", "--init", "run:nope"), ("--agent", "player_2=run:nope")])
+def test_a_dry_run_refuses_what_a_run_would(mosaic, words):
+    answer = mosaic("train", "classic/tictactoe_v3", *words, "--dry-run")
+    assert answer.code == 2
+    assert "There is no run 'nope'" in answer.err or "named 'nope'" in answer.err
+
+
 def test_a_configuration_file_and_what_counts_more(mosaic, tmp_path):
     (tmp_path / "run.toml").write_text(
         'seed = 4\n[environment]\nenv_id = "gym/Taxi-v3"\n[training]\nworker = "toy"\ntotal_timesteps = 900\n'

@@ -140,6 +140,10 @@ def train(
     layers = read_layers(asked, config, settings, ProjectOptions(project, preset, no_project))
     configured = resolved(layers, quiet=json)
     if dry_run:
+        if server is None:  # a server knows its own runs
+            from mosaic.runs.trainer import Trainer
+
+            Trainer().check(configured)
         _show_dry(configured, layers, json)
         return
     if layers.project is not None and server is None:
