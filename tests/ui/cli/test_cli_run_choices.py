@@ -59,6 +59,7 @@ def test_workers_say_what_holds_under_conditions_only(mosaic):
     told = " ".join(mosaic("workers").out.split())
     assert "tabular: The runtimes parallel, ray and mpi take one agent with a dense table" in told
     assert "all algorithms but double_q_learning" in told
+    assert "policy_options, evaluates, curriculum, init" in told
 
 
 def test_workers_and_their_schemas(mosaic):

@@ -20,6 +20,7 @@ def test_a_source_is_taken_by_its_name_or_number():
         "evaluation",
     ]
     assert _source(run_with((), env_steps=None), "2") == "env-runner-2"  # a run that has just begun
+    assert _source(run_with((), env_steps=0), "evaluation") == "evaluation"  # it starts Ray
 
 
 @pytest.mark.parametrize(

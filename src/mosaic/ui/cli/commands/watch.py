@@ -97,7 +97,7 @@ def _source(watched: BackendRun, asked: str) -> str:
     from mosaic.telemetry.frames.sources import parse_source
 
     details = watched.show()
-    if not details.sources and details.env_steps is not None:
+    if not details.sources and details.env_steps:
         raise InputError(
             f"The run {watched.id} has one source of pictures, or none, not '{asked}'. Leave --source out."
         )
