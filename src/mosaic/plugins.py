@@ -43,6 +43,7 @@ __all__ = [
     "PolicyEntry",
     "PolicyID",
     "PolicyKind",
+    "PolicyNumbers",
     "PolicyOptions",
     "PolicyRequest",
     "ReadsForeignCheckpoints",
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
     from mosaic.store.policies.foreign_checkpoint import ForeignSource
     from mosaic.store.policies.init_source import InitSource, find_init
     from mosaic.telemetry.events.event import MetricEvent
+    from mosaic.telemetry.events.info_numbers import PolicyNumbers
     from mosaic.telemetry.sinks.base import Sink
     from mosaic.workers.api import (
         ChecksInit,
@@ -166,6 +168,7 @@ else:
             "mosaic.store.policies.foreign_checkpoint": ("ForeignSource",),
             "mosaic.store.policies.init_source": ("InitSource", "find_init"),
             "mosaic.telemetry.events.event": ("MetricEvent",),
+            "mosaic.telemetry.events.info_numbers": ("PolicyNumbers",),
             "mosaic.telemetry.sinks.base": ("Sink",),
             "mosaic.workers.api": (
                 "ChecksInit",

@@ -1,4 +1,4 @@
-"""Numbers in infos as custom metrics of policies, in every worker that steps envs with networks."""
+"""Numbers in infos as custom metrics of policies, in every worker that steps envs."""
 
 from contextlib import closing
 from functools import partial
@@ -26,7 +26,7 @@ def reports(home, worker, env, params, algorithm="ppo", **settings):
     config = run_config(
         worker,
         params,
-        environment={"env_id": f"{ENVS}{env}", "num_envs": 2},
+        environment={"env_id": f"{ENVS}{env}", "num_envs": 1 if worker == "tabular" else 2},
         training={"total_timesteps": 64, "algorithm": algorithm, "preset": False},
         evaluation={"episodes": 1},
         **settings,
@@ -38,7 +38,7 @@ def reports(home, worker, env, params, algorithm="ppo", **settings):
 
 def metrics_of(events, policy=None):
     """Return the last custom metrics of a policy; without a name, of the only one."""
-    policies = [event["policies"] for event in events if event["kind"] == "iteration"]
+    policies = [event["policies"] for event in events if event["kind"] == "iteration" and "policies" in event]
     found = [each[policy or next(iter(each))].get("custom_metrics") for each in policies]
     return next(each for each in reversed(found) if each)
 
@@ -102,6 +102,22 @@ def test_native_dqn_reports_them(tmp_path):
 
 def test_a_native_run_alerts_to_more_names_than_are_reported(tmp_path):
     events = reports(tmp_path, "native", "ManyCoins", PPO)
+    assert len(metrics_of(events)) == MOST
+    assert len([event for event in events if event["kind"] == "alert" and "more than 50" in event["message"]]) == 1
+
+
+TABLE = {"report_every_steps": 12, "bins": 2}
+
+
+def test_tables_report_them_for_each_policy(tmp_path):
+    assert metrics_of(reports(tmp_path, "tabular", "Coins", TABLE, "q_learning")) == {"coins": 4.0, "gems": 5.0}
+    events = reports(tmp_path, "tabular", "Pair", TABLE, "q_learning", agents=TWO)
+    assert metrics_of(events, "one") == {"coins": 10.0, "gems": 11.0}  # it ends before the other
+    assert metrics_of(events, "two") == {"coins": 20.0, "gems": 21.0}
+
+
+def test_a_table_alerts_to_more_names_than_are_reported(tmp_path):
+    events = reports(tmp_path, "tabular", "ManyCoins", TABLE, "q_learning")
     assert len(metrics_of(events)) == MOST
     assert len([event for event in events if event["kind"] == "alert" and "more than 50" in event["message"]]) == 1
 

@@ -46,7 +46,7 @@ def proofs(made):
     return {proof.capability: proof.seen for proof in found}
 
 
-HONOURED = {"resources", "agent mapping", "fixed opponent", "policies_to_train"}
+HONOURED = {"resources", "agent mapping", "fixed opponent", "env metrics", "policies_to_train"}
 
 
 def test_tables(tmp_path, runs_here):
@@ -63,6 +63,14 @@ def test_networks(tmp_path, runs_here):
     assert seen.keys() == {*HONOURED, "policy settings"}
     assert seen["policy settings"].startswith("hidden=[3]: ")
     assert "refused: num_cpus, ray_address" in seen["resources"]
+
+
+def test_sb3(tmp_path, runs_here):
+    params = {"n_steps": 64, "batch_size": 64, "n_epochs": 1, "net_arch": [8]}
+    environment = {"env_id": "gym/CartPole-v1", "num_envs": 2}
+    seen = proofs(setup(tmp_path, "sb3", params, steps=1000, environment=environment, training={"preset": False}))
+    assert seen.keys() == HONOURED
+    assert "refused: num_cpus, runtime, ray_address" in seen["resources"]
 
 
 @pytest.mark.slow
@@ -89,6 +97,17 @@ def test_a_plug_in_that_ignores_what_it_declares_is_caught(tmp_path, runs_here, 
     with pytest.raises(WorkerContractError, match=r"worker boastful, resources: a run with .* was accepted"):
         proofs(setup(tmp_path, "boastful"))
     assert liars.WORKERS["blind"].info.agent_mapping
+
+
+def test_a_worker_that_does_not_report_numbers_of_infos_is_caught(tmp_path, monkeypatch, runs_here):
+    monkeypatch.setattr("mosaic.workers.tabular.training.policy_metrics", lambda *_: {})
+    with pytest.raises(WorkerContractError, match=r"env metrics: .*say place=1, and its policy reports \[\]"):
+        proofs(setup(tmp_path, "tabular", {"report_every_steps": 400}))
+
+
+def test_every_worker_that_maps_agents_reports_numbers_of_infos():
+    infos = [load_worker(name).info for name in ("native", "rllib", "sb3", "tabular")]
+    assert all(info.env_metrics for info in infos if info.agent_mapping)
 
 
 def test_the_check_sees_a_table_that_ignores_its_opponent(tmp_path, monkeypatch, runs_here):

@@ -118,6 +118,15 @@ def test_networks(tmp_path, runs_here):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+def test_sb3(tmp_path, runs_here):
+    params = {"n_steps": 64, "batch_size": 64, "n_epochs": 1, "net_arch": [8]}
+    environment = {"env_id": "gym/CartPole-v1", "num_envs": 2}
+    seen = proofs(tmp_path, "sb3", params, steps=2000, environment=environment, training={"preset": False})
+    assert seen.keys() == {*HONOURED, "training.init"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_rllib(tmp_path):
     seen = proofs(tmp_path, "rllib", RLLIB, steps=2000, training={"algorithm": "ppo"})
     assert seen.keys() == {*HONOURED, "training.init"}

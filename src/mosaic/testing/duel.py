@@ -16,6 +16,7 @@ from mosaic.envs.env import EnvFacts, EnvSpec
 
 STEPS, CHOICES = 4, 3
 OTHERS_PAY = 10.0  # per point that another agent plays; an agent's own points pay 1
+PLACE = "place"  # in infos: 1 for a, 2 for b …, in the last step; before it -1
 CONSTANT = f"python:{__name__}:play_two"
 
 
@@ -63,7 +64,8 @@ class Duel:
         everybody, self.agents = self.agents, () if over else self.agents
         seen = dict.fromkeys(everybody, self._t)
         ended, lives = dict.fromkeys(everybody, over), dict.fromkeys(everybody, False)
-        return Turn({} if over else seen, {}, rewards, ended, lives, seen if over else {}, {a: {} for a in everybody})
+        infos = {a: {PLACE: float(place) if over else -1.0} for place, a in enumerate(everybody, 1)}
+        return Turn({} if over else seen, {}, rewards, ended, lives, seen if over else {}, infos)
 
     def render(self) -> None:
         return None

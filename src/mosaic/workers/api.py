@@ -76,6 +76,9 @@ class WorkerCapabilities(BaseModel):
         description="By algorithm, the options that may differ from policy to policy (training.policies); runs that "
         "set others, or use an algorithm that is not listed, are refused.",
     )
+    env_metrics: bool = Field(
+        False, description="Reports numbers in the info of agents' last steps as custom metrics of their policies."
+    )
     evaluates: bool = Field(False, description="Honours `evaluation`; else runs that set it are refused.")
     curriculum: bool = Field(
         False, description="Changes the env at the stages of environment.curriculum; else runs that set it are refused."

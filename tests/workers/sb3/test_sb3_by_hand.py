@@ -28,6 +28,7 @@ CASES: dict[str, tuple[str, int, int, dict[str, Any]]] = {  # env, envs, steps, 
 QUICK = ("ppo", "dqn")
 
 
+@pytest.mark.filterwarnings("ignore:.n_steps=3. is ignored")  # SB3's load says so of what its save wrote
 @pytest.mark.parametrize(
     "algorithm", [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in CASES]
 )

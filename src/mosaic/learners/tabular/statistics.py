@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mosaic.core.errors import InputError
-
-CUSTOM_METRICS = "custom_metrics"  # in the info of an episode's last step
+from mosaic.telemetry.events.info_numbers import CUSTOM, numbers_in
 
 
 class RunningMean:
@@ -29,6 +28,25 @@ class RunningMean:
     @property
     def mean(self) -> float | None:
         return self._sum / self._count if self._count else None
+
+
+class MeanNumbers:
+    """Means of named numbers for each table, since they were last taken."""
+
+    def __init__(self) -> None:
+        self._means: dict[str, dict[str, RunningMean]] = {}
+
+    def add(self, table: str, numbers: Mapping[str, float]) -> None:
+        of_table = self._means.setdefault(table, {})
+        for name, number in numbers.items():
+            of_table.setdefault(name, RunningMean()).add(number)
+
+    def take(self) -> dict[str, dict[str, float]]:
+        means, self._means = self._means, {}
+        return {
+            table: {name: each.mean for name, each in of_table.items() if each.mean is not None}
+            for table, of_table in means.items()
+        }
 
 
 @dataclass(slots=True)
@@ -78,17 +96,9 @@ class TrainingStatistics:
         self.episode_rewards.extend(rewards)
         self.episode_lengths.extend(lengths)
 
-    def add_metrics(self, metrics: object) -> None:
-        """Keep an env's metrics of an episode: info["custom_metrics"] of its last step, a dict of names and numbers."""
-        if not isinstance(metrics, Mapping):
-            raise bad_metrics(metrics)
-        for name, value in metrics.items():
-            try:
-                number = float(value)
-            except (TypeError, ValueError):
-                raise bad_metrics(metrics) from None
-            if not isinstance(name, str) or not math.isfinite(number):
-                raise bad_metrics(metrics)
+    def add_info(self, info: Mapping[str, object]) -> None:
+        """Keep the numbers in the `info` of an episode's last step; raise if its custom metrics are something else."""
+        for name, number in checked_numbers(info).items():
             self.add_metric(name, number)
 
     def add_metric(self, name: str, value: float) -> None:
@@ -133,6 +143,14 @@ class TrainingStatistics:
 
     def metric_means(self) -> dict[str, float]:
         return {name: math.fsum(values) / len(values) for name, values in self.custom_metrics.items()}
+
+
+def checked_numbers(info: Mapping[str, object]) -> dict[str, float]:
+    """Return the numbers of an `info` that are custom metrics; raise if `info["custom_metrics"]` has anything else."""
+    found, own = numbers_in(info), info.get(CUSTOM, {})
+    if not isinstance(own, Mapping) or not all(name in found for name in own if not str(name).startswith("_")):
+        raise bad_metrics(own)
+    return found
 
 
 def bad_metrics(metrics: object) -> InputError:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from numbers import Real
 
 from mosaic.core.ids import PolicyID
 
 MOST = 50  # names; an env that makes up new ones in every episode would fill every chart
-_OTHERS = frozenset({"episode", "terminal_observation", "final_observation", "final_info", "TimeLimit.truncated"})
+_OTHERS = frozenset(  # keys of wrappers and, `prob`, of Gymnasium's toy_text
+    {"episode", "terminal_observation", "final_observation", "final_info", "TimeLimit.truncated", "prob"}
+)
 CUSTOM = "custom_metrics"
 
 
@@ -19,12 +21,15 @@ def numbers_in(info: Mapping[str, object]) -> dict[str, float]:
     Real numbers count, under their own names and those in `info["custom_metrics"]`; names that begin with `_`, keys of
     wrappers, truth values and what is not finite do not.
     """
+    found = _numbers((name, value) for name, value in info.items() if name not in _OTHERS)
     inner = info.get(CUSTOM)
-    if isinstance(inner, Mapping):
-        info = {**info, **inner}
+    return {**found, **_numbers(inner.items())} if isinstance(inner, Mapping) else found
+
+
+def _numbers(items: Iterable[tuple[object, object]]) -> dict[str, float]:
     found: dict[str, float] = {}
-    for name, value in info.items():
-        if isinstance(name, str) and name not in _OTHERS and not name.startswith("_"):
+    for name, value in items:
+        if isinstance(name, str) and not name.startswith("_"):
             number = _number(value)
             if number is not None:
                 found[name] = number

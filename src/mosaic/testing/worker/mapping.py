@@ -12,7 +12,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import Explains, PolicyController
 from mosaic.policies.registry import load_policy
 from mosaic.telemetry.events.event import MetricEvent
-from mosaic.testing.duel import CHOICES, CONSTANT, OTHERS_PAY, STEPS, duel
+from mosaic.testing.duel import CHOICES, CONSTANT, OTHERS_PAY, PLACE, STEPS, duel
 from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.rehearsal import ContractProof, Rehearsal
 from mosaic.workers.api import MakesPolicies
@@ -44,7 +44,7 @@ def check_mapping(setup: ContractSetup, short: RunConfig) -> list[ContractProof]
     config = short.model_copy(update={"environment": environment, "policy_configuration": paradigm})
     proofs = [_check_refused(setup, config)]
     if setup.info.agent_mapping:
-        proofs += [_check_opponent(setup, config), *_check_frozen(setup, config)]
+        proofs += [*_check_opponent(setup, config), *_check_frozen(setup, config)]
     else:
         setup.refusal(config, "fixed opponent", {"agents": {"b": CONSTANT}}, _PROMISE)
     return proofs
@@ -56,11 +56,12 @@ def _check_refused(setup: ContractSetup, config: RunConfig) -> ContractProof:
     return ContractProof("agent mapping", f"refused: {', '.join(IMPOSSIBLE)}")
 
 
-def _check_opponent(setup: ContractSetup, config: RunConfig) -> ContractProof:
-    """Check that the learning agent's returns reveal its fixed opponent's moves."""
+def _check_opponent(setup: ContractSetup, config: RunConfig) -> list[ContractProof]:
+    """Check that the learning agent's returns reveal its fixed opponent's moves, and what its infos say."""
     with setup.rehearse(setup.changed(config, {"agents": {"b": CONSTANT}})) as rehearsal:
         rehearsal.finish("fixed opponent")
-        paid = [reward for event in rehearsal.events() if event["kind"] == "iteration" for reward in _rewards(event)]
+        events = [event for event in rehearsal.events() if event["kind"] == "iteration"]
+    paid = [reward for event in events for reward in _rewards(event)]
     if not paid:
         found = "no event tells what the agent that learns was paid"
         raise rehearsal.broken("fixed opponent", found, _PROMISE, "report episode_reward_mean")
@@ -69,7 +70,23 @@ def _check_opponent(setup: ContractSetup, config: RunConfig) -> ContractProof:
         found = f"with {CONSTANT} in its opponent's place an agent was paid {wrong[0]:g}, not {_LEAST:g} to {_MOST:g}"
         advice = "let the policies of config.agents act for their agents (mosaic.learners.agent_roles.read_mapping)"
         raise rehearsal.broken("fixed opponent", found, _PROMISE, advice)
-    return ContractProof("fixed opponent", f"its moves are in the returns: {min(paid):g} to {max(paid):g}")
+    proof = ContractProof("fixed opponent", f"its moves are in the returns: {min(paid):g} to {max(paid):g}")
+    return [proof, *_check_env_metrics(setup, rehearsal, events)]
+
+
+def _check_env_metrics(setup: ContractSetup, rehearsal: Rehearsal, events: list[MetricEvent]) -> list[ContractProof]:
+    """Check that the number in the info of the agent's last steps is a metric of its policy."""
+    if not setup.info.env_metrics:
+        return []
+    told_of = [item for event in events for item in (event.get("policies") or {}).items()]
+    policies = [facts for name, facts in told_of if name != CONSTANT]
+    told = {facts["custom_metrics"][PLACE] for facts in policies if PLACE in facts.get("custom_metrics", {})}
+    if told != {1.0}:
+        found = f"infos of the agent's last steps say {PLACE}=1, and its policy reports {sorted(map(str, told))}"
+        promise = "numbers in the info of an agent's last step are custom metrics of its policy"
+        advice = f"report policies.NAME.custom_metrics.{PLACE}, or declare env_metrics=False"
+        raise rehearsal.broken("env metrics", found, promise, advice)
+    return [ContractProof("env metrics", f"policies.NAME.custom_metrics.{PLACE} is 1, as the infos say")]
 
 
 def _rewards(event: MetricEvent) -> list[float]:

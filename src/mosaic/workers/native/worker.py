@@ -107,6 +107,7 @@ class NativeWorker:
         agent_mapping=True,
         policy_options={"ppo": _policy_options("a2c"), "a2c": _policy_options("ppo")},  # DQN trains one policy
         evaluates=True,
+        env_metrics=True,
         init=True,
         curriculum=True,
         resources=("num_env_runners", "num_gpus", "runtime", "num_envs"),

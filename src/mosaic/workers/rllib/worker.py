@@ -58,6 +58,7 @@ class RllibWorker:
         agent_mapping=True,
         policy_options=dict(POLICY_OPTIONS),
         evaluates=True,
+        env_metrics=True,
         curriculum=True,
         init=True,
         resources=("num_env_runners", "num_gpus", "num_cpus", "runtime", "ray_address", "num_envs"),

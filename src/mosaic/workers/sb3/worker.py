@@ -41,6 +41,7 @@ class Sb3Worker:
         samples=True,
         agent_mapping=True,
         evaluates=True,
+        env_metrics=True,
         curriculum=True,
         init=True,
         population=True,

@@ -134,3 +134,12 @@ def policy_returns(training: TableTraining, statistics: Statistics, roles: Roles
     first, *others = roles.policies
     other = 0.0 - mean if isinstance(training, TwoTableTraining) and mean is not None else None
     return {first: mean, **dict.fromkeys(others, other)}
+
+
+def policy_metrics(training: TableTraining, statistics: Statistics, roles: Roles) -> Mapping[str, Mapping[str, float]]:
+    """Return the numbers in the env's infos for each policy; compiled loops have none."""
+    from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
+
+    if isinstance(training, MultiAgentTraining):
+        return training.table_metrics
+    return {next(iter(roles.policies)): statistics.custom_metrics}

@@ -15,17 +15,17 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.tabular.optimal import Tabled, ValueGauge
 from mosaic.learners.tabular.training.twin import Statistics
 from mosaic.policies.controller import PolicyController
 from mosaic.store.checkpoints import PolicyEntry
+from mosaic.telemetry.events.info_numbers import PolicyNumbers
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners
 from mosaic.workers.loop import Progress
-from mosaic.workers.tabular.mapping import POLICY, Roles, policy_returns
+from mosaic.workers.tabular.mapping import POLICY, Roles, policy_metrics, policy_returns
 from mosaic.workers.tabular.options import TabularWorkerOptions
 from mosaic.workers.tabular.policies import FACTS, make_controller
 
@@ -148,6 +148,7 @@ class TabularTraining:
         self._iteration = 0
         self._reward: float | None = None  # if no episode ended lately: from the last report in which one did
         self._epsilon: float | None = None  # of exploration, after the last iteration
+        self._numbers = PolicyNumbers()
         if context.resume_from is not None:
             training.restore(context.resume_from.path, context.resume_from.env_steps)
             facts = json.loads((context.resume_from.path / FACTS).read_text())
@@ -176,6 +177,11 @@ class TabularTraining:
     def metrics(self) -> dict[str, Any]:
         training, statistics = self._training, self._statistics
         returns = policy_returns(training, statistics, self._roles)
+        for policy, means in policy_metrics(training, statistics, self._roles).items():
+            self._numbers.add(policy, means)
+        numbers, alert = self._numbers.take()
+        if alert:
+            self._context.report(kind="alert", env_steps=training.env_steps, message=alert)
         return {
             "training_iteration": self._iteration,
             "env_steps": training.env_steps,
@@ -185,16 +191,13 @@ class TabularTraining:
             "episode_reward_min": statistics.return_min,
             "episode_reward_max": statistics.return_max,
             "episode_len_mean": statistics.length_mean,
-            "policies": {name: {"reward_mean": mean} for name, mean in returns.items()},
-            "custom_metrics": _with_custom(
-                statistics,
-                {
-                    "epsilon": statistics.epsilon,
-                    "coverage": training.coverage,
-                    "td_error": statistics.td_error_mean,
-                    "value_error": self._gauge.error() if self._gauge else None,
-                },
-            ),
+            "policies": {name: {"reward_mean": mean, **numbers.get(name, {})} for name, mean in returns.items()},
+            "custom_metrics": {
+                "epsilon": statistics.epsilon,
+                "coverage": training.coverage,
+                "td_error": statistics.td_error_mean,
+                "value_error": self._gauge.error() if self._gauge else None,
+            },
         }
 
     def save(self) -> None:
@@ -240,14 +243,6 @@ class TabularTraining:
             "temperature": self._options.temperature,
         }
         (folder / FACTS).write_text(json.dumps(facts))
-
-
-def _with_custom(statistics: Statistics, metrics: dict[str, float | None]) -> dict[str, float | None]:
-    for name in statistics.custom_metrics.keys() & metrics.keys():
-        raise InputError(
-            f"The env's custom_metrics name '{name}', which the worker tabular reports itself. Choose another name."
-        )
-    return {**metrics, **statistics.custom_metrics}
 
 
 def _gauge(training: TableTraining, options: TabularWorkerOptions) -> ValueGauge | None:

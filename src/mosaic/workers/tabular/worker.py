@@ -52,6 +52,7 @@ class TabularWorker:
         seeds=True,
         agent_mapping=True,
         evaluates=True,
+        env_metrics=True,
         resources=("num_env_runners", "runtime", "ray_address"),
         notes=(
             (

@@ -210,7 +210,8 @@ def test_custom_metrics_in_the_info_of_an_env_are_kept_and_reported():
     env = own(Coins())
     seats = MultiAgentTraining(env, dict.fromkeys(env.possible_agents, "table"), TableSetup("q_learning", OPTIONS), 7)
     seats.advance(7)
-    assert seats.read_statistics().custom_metrics == {"coins": 6.0}
+    seats.read_statistics()
+    assert seats.table_metrics == {"table": {"coins": 6.0}}
 
 
 @pytest.mark.parametrize("metrics", [3, {"coins": "many"}, {"coins": float("nan")}, {1: 2.0}])

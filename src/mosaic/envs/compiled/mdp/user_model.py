@@ -29,6 +29,7 @@ from mosaic.envs.compiled.mdp.mdp import Mdp, Outcome, probabilities, shorter, t
 from mosaic.envs.env import Env
 from mosaic.envs.wrappers.limits import TimeLimit as OwnTimeLimit
 from mosaic.envs.wrappers.transform import Named
+from mosaic.telemetry.events.info_numbers import numbers_in
 
 MOST_ROWS = 1 << 16  # members of the observation space; each gets a row, reached or not
 MOST_PAIRS = 20_000  # reached states × actions
@@ -57,8 +58,8 @@ class _Steps:
 
     def step(self, action: int, raw: gymnasium.Env[Any, Any] | None = None) -> tuple[int, float, bool, bool]:
         seen, reward, terminated, truncated, info = (raw or self.raw).step(self.actions.decode(action))
-        if info and "custom_metrics" in info:
-            raise _RefusedError("it reports custom_metrics, which arrays do not have")
+        if info and (terminated or truncated or self.limit) and numbers_in(info):
+            raise _RefusedError(f"its info has numbers ({', '.join(numbers_in(info))}), which arrays do not have")
         return self.states.encode(seen), float(reward), bool(terminated), bool(truncated)
 
 

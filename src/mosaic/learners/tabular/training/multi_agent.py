@@ -19,7 +19,7 @@ from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import Env
 from mosaic.envs.learner_view import LearnerView, Others
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.statistics import CUSTOM_METRICS, RunningMean, TrainingStatistics
+from mosaic.learners.tabular.statistics import MeanNumbers, RunningMean, TrainingStatistics, checked_numbers
 from mosaic.learners.tabular.training.agent_tables import AgentTables, TableSetup
 from mosaic.learners.tabular.training.rollout import MOST_RECORDED, Glance
 from mosaic.learners.tabular.training.twin import Statistics
@@ -66,6 +66,8 @@ class MultiAgentTraining:
         self._statistics = TrainingStatistics()
         self._returns = {table: RunningMean() for table in self.learners}
         self.table_returns: Mapping[str, float | None] = {}  # mean return of the agents of each table, as last read
+        self._numbers = MeanNumbers()
+        self.table_metrics: Mapping[str, Mapping[str, float]] = {}  # numbers in the infos of those agents, as last read
         self._glance: Glance | None = None
         self._episode: RunningEpisode | None = None
 
@@ -117,6 +119,8 @@ class MultiAgentTraining:
             for agent in episode.turn.final_observations:
                 if agent in episode.waiting:
                     tables.end(agent, episode.turn, episode.waiting.pop(agent), episode.earned[agent])
+                if agent in agents:
+                    self._numbers.add(agents[agent].table, checked_numbers(episode.turn.infos.get(agent, {})))
 
     def _step(self, episode: RunningEpisode, columns: dict[AgentID, int]) -> None:
         """Act with these columns for the agents of the tables, and let the opponents act for the others."""
@@ -134,9 +138,6 @@ class MultiAgentTraining:
         self.episodes += 1
         agents = self._tables.agents
         self._statistics.add_episode(episode.returns[next(iter(agents))], episode.length)
-        for info in episode.turn.infos.values():
-            if info and CUSTOM_METRICS in info:
-                self._statistics.add_metrics(info[CUSTOM_METRICS])
         for agent, each in agents.items():
             self._returns[each.table].add(episode.returns[agent])
         self._tables.end_episode(self.episodes, episode.epsilons)
@@ -164,6 +165,7 @@ class MultiAgentTraining:
         seen, self._statistics = self._statistics, TrainingStatistics()
         self.table_returns = {table: mean.mean for table, mean in self._returns.items()}
         self._returns = {table: RunningMean() for table in self.learners}
+        self.table_metrics = self._numbers.take()
         return Statistics.of(seen, self._tables.take_error_mean(), next(iter(self.learners.values())).epsilon)
 
     @property

@@ -18,7 +18,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.env import Env
 from mosaic.learners.tabular.experience import ENDED
 from mosaic.learners.tabular.options import bad_index, bad_reward, epsilon_after, nothing_legal, overflown
-from mosaic.learners.tabular.statistics import CUSTOM_METRICS, TrainingStatistics
+from mosaic.learners.tabular.statistics import TrainingStatistics
 from mosaic.learners.tabular.training.env import CodedEnv, Extra
 
 if TYPE_CHECKING:
@@ -157,8 +157,8 @@ class TabularRollout:
                 rewards.append(total)
                 lengths.append(done - began)
                 info = extra.infos.get(coded.agent) if masked else extra
-                if info and CUSTOM_METRICS in info:
-                    statistics.add_metrics(info[CUSTOM_METRICS])
+                if info:
+                    statistics.add_info(info)
             learner.episodes = episodes = learner.episodes + 1
             if settled and done < leave_at and episodes < last:
                 observation, _ = reset()

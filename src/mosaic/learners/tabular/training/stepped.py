@@ -52,7 +52,7 @@ class SteppedTraining(TwinTraining):
     def _count(self, steps: int, seen: TrainingStatistics) -> None:
         engine, (counts, sums, *_) = self._learner._engine, self.progress
         if seen.custom_metrics and not self._told:
-            print("custom_metrics of the env are not collected from several processes; --runtime single reports them")
+            print("Numbers in infos of the env are not collected from several processes; --runtime single reports them")
             self._told = True
         counts[[kernels.STEPS, kernels.AGENT_STEPS]] += steps
         counts[kernels.EPISODES] = self._learner.episodes
