@@ -17,7 +17,7 @@ def config(env_id, **training):
     return RunConfig.model_validate({"environment": {"env_id": env_id}, "training": training})
 
 
-@pytest.mark.parametrize("preset", presets(), ids=lambda preset: preset.env)
+@pytest.mark.parametrize("preset", presets(), ids=lambda preset: f"{preset.env} {preset.worker} {preset.algorithm}")
 def test_a_preset_fits_its_worker_and_env_and_says_what_backs_it(preset: Preset):
     assert preset.worker in plugins("mosaic.workers")
     parse_params(load_worker(preset.worker), preset.algorithm, preset.params)
@@ -52,6 +52,14 @@ def test_other_versions_and_algorithms():
     assert find_preset("gym/CartPole-v1", "tabular", "ppo") is None
 
 
+def test_sb3_has_presets_of_its_own_and_its_defaults_elsewhere():
+    chosen = resolve(config("gym/CartPole-v1", worker="sb3")).config
+    assert (chosen.training.params["n_steps"], chosen.environment.num_envs) == (32, 8)
+    assert resolve(config("gym/Pendulum-v1", worker="sb3", algorithm="sac")).config.training.total_timesteps == 10_000
+    own = resolve(config("gym/Acrobot-v1", worker="sb3")).config
+    assert (own.training.params["n_steps"], own.environment.num_envs) == (2048, 1)
+
+
 @pytest.mark.parametrize("algorithm", ["ppo", "a2c", "dqn"])
 def test_a_wrapper_does_not_change_the_batch(algorithm):
     """Compiled, stepped by Python because of a wrapper, or never compiled: one default for each algorithm."""
@@ -75,13 +83,13 @@ def test_a_wrapper_does_not_change_the_batch(algorithm):
     ("worker", "algorithm"),
     [
         (name, algorithm)
-        for name in ("native", "tabular", "rllib")
+        for name in ("native", "tabular", "rllib", "sb3")
         for algorithm in load_worker(name).info.algorithms
         if algorithm not in ("bc", "marwil", "cql", "iql")
     ],  # they need a dataset
 )
 def test_a_resolved_configuration_leaves_nothing_to_choose(worker, algorithm):
-    env_id = "gym/MountainCarContinuous-v0" if algorithm in ("sac", "tqc") else "gym/FrozenLake-v1"
+    env_id = "gym/MountainCarContinuous-v0" if algorithm in ("sac", "tqc", "td3", "crossq") else "gym/FrozenLake-v1"
     chosen = resolve(config(env_id, worker=worker, algorithm=algorithm)).config
     options = load_worker(worker).options(algorithm)
     assert set(chosen.training.params) == set(options.model_fields)
