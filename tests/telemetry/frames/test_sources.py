@@ -1,5 +1,6 @@
 """Sources of a run's pictures, and a viewer that follows whichever is active."""
 
+import os
 from contextlib import closing
 
 import numpy as np
@@ -118,6 +119,22 @@ def test_a_chosen_source_is_waited_for_and_no_other_one_draws(tmp_path):
         evaluation = OnDemandWriter(announce_source(tmp_path, "evaluation"), clock)
         assert seen(pictures, evaluation, 2) == 2
         evaluation.close()
+
+
+def test_a_viewer_that_waits_for_a_source_counts_from_its_beginning(tmp_path):
+    """An evaluation may take less time than a viewer and a writer need to find each other."""
+    announce_source(tmp_path, "env-runner-1")
+    with closing(RunPictures(tmp_path, FrameRequest(1000), "evaluation", Clock())) as pictures:
+        pictures.newest()
+        folder = announce_source(tmp_path, "evaluation")
+        assert pictures_requested(folder)
+        assert not pictures_requested(announce_source(tmp_path, "env-runner-2"))  # nobody waits for it
+        withdraw_source(folder)
+    os.utime(folder.with_name(".evaluation"), (0, 0))  # the viewer left long ago
+    assert not pictures_requested(announce_source(tmp_path, "evaluation"))
+    assert list_sources(tmp_path) == ("env-runner-1", "env-runner-2", "evaluation")
+    remove_rings(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_with_one_picture_is_watched_as_before(tmp_path):

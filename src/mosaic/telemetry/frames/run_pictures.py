@@ -9,7 +9,7 @@ from time import monotonic
 from mosaic.telemetry.frames.paths import request_pictures
 from mosaic.telemetry.frames.reader import Frame, LivePictures, StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
-from mosaic.telemetry.frames.sources import has_sources, source_folder, usual_source
+from mosaic.telemetry.frames.sources import has_sources, source_folder, usual_source, wait_for_source
 
 _CHOOSE_EVERY_S = 0.1
 
@@ -55,6 +55,8 @@ class RunPictures:
 
     def _follow(self) -> None:
         folder = self._chosen()
+        if self._source is not None and not folder.is_dir():
+            wait_for_source(self._run_folder, self._source)
         if folder == self._folder or folder == self._run_folder:  # the last source remains open after the end
             return
         self._pictures.close()

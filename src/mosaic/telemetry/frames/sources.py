@@ -9,14 +9,16 @@ import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from time import time
 from typing import Final
 
 from mosaic.core.errors import unknown
-from mosaic.telemetry.frames.paths import forget_request, remove_ring
+from mosaic.telemetry.frames.paths import forget_request, remove_ring, request_pictures
 
 _FOLDER = ".pictures"  # not exported
 _RUNNER = "env-runner-"
 EVALUATION: Final = "evaluation"
+_WAIT_S = 2.0  # for so long a viewer counts that waits for a source
 SOURCE_PATTERN: Final = rf"^({_RUNNER}[1-9][0-9]{{0,5}}|{EVALUATION})$"
 
 
@@ -35,13 +37,29 @@ def source_folder(run_folder: Path, source: str) -> Path:
 
 
 def announce_source(run_folder: Path, source: str) -> Path:
-    """Offer a source to viewers and return its folder, without the ring of a killed predecessor and requests to it."""
+    """Offer a source to viewers and return its folder, without the ring of a killed predecessor and requests to it.
+
+    A viewer that waits for it counts as a request, so that a source of a fraction of a second shows something too.
+    """
     folder = source_folder(run_folder, source)
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     remove_ring(folder)
     forget_request(folder)
+    with suppress(FileNotFoundError):
+        if time() - _waiting(folder).stat().st_mtime < _WAIT_S:
+            request_pictures(folder)
     return folder
+
+
+def wait_for_source(run_folder: Path, source: str) -> None:
+    """Leave word that a viewer waits for a source that is not there yet; repeat it while waiting."""
+    with suppress(FileNotFoundError, NotADirectoryError):  # a run without sources, so far
+        _waiting(source_folder(run_folder, source)).touch()
+
+
+def _waiting(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}")
 
 
 def withdraw_source(folder: Path) -> None:

@@ -25,6 +25,7 @@ from mosaic.workers.rllib.checkpoint.controllers import CodeFacts, PolicyFacts
 from mosaic.workers.rllib.checkpoint.policy_view import PolicyView
 from mosaic.workers.rllib.config.user_classes import connectors, load_rl_module
 from mosaic.workers.rllib.learner.modules import module_class
+from mosaic.workers.rllib.reporting.log_filter import keep_quiet
 
 Outputs: TypeAlias = dict[str, Any]  # of a module, for one agent, by column
 States: TypeAlias = Mapping[str, Any]  # of connectors, by the name of their class
@@ -43,6 +44,7 @@ class UserPolicyController:
                 f"'{request.reference}' acts with its user's own classes, which draw actions themselves: use "
                 "sample=true instead of a temperature."
             )
+        keep_quiet()
         self._explore = sampling is not None
         self._view = PolicyView(path, facts, request)
         seen, acts = self._view.space, self._view.first.action_space
