@@ -96,9 +96,30 @@ def test_a_game_gets_its_arguments(started, exported):
     ]
 
 
-def test_games_have_different_seeds_unless_one_is_given(started):
-    seeds = {next(arg for arg in started().game.process.command if "env_seed" in arg) for _ in range(3)}
-    assert len(seeds) == 3
+def seed_of(env):
+    return [arg for arg in env.game.process.command if "env_seed" in arg]
+
+
+def test_games_have_different_seeds(started):
+    assert len({seed_of(started())[0] for _ in range(3)}) == 3
+
+
+def test_games_in_parallel_count_on_from_a_given_seed(started, monkeypatch):
+    monkeypatch.setenv("MOSAIC_RUN", "run-of-this-test")
+    games = [started(seed=5) for _ in range(3)]
+    assert [seed_of(game) for game in games] == [["--env_seed=5"], ["--env_seed=6"], ["--env_seed=7"]]
+    games[1].close()
+    assert seed_of(started(seed=5)) == ["--env_seed=6"]  # the lowest that is free again
+    here = "from mosaic.envs.godot.game import SeedClaim; print(SeedClaim(5).value)"
+    for run, value in (("run-of-this-test", 8), ("another", 5)):  # of another process
+        said = subprocess.run([sys.executable, "-c", here], env={**os.environ, "MOSAIC_RUN": run}, capture_output=True)
+        assert int(said.stdout) == value
+
+
+def test_every_game_gets_the_seed_among_its_arguments(started):
+    assert [seed_of(started("--env_seed=9")) for _ in range(2)] == [["--env_seed=9"]] * 2
+    with pytest.raises(InputError, match=r"has seed=5 and --env_seed= in args. Leave one of them out"):
+        started("--env_seed=9", seed=5)
 
 
 def test_a_started_game_without_a_speed_comes_with_advice(started):

@@ -20,11 +20,10 @@ import msgspec
 from mosaic.core.errors import InputError
 from mosaic.core.notices import notify
 from mosaic.envs.godot.connection import Connection, accept, listen
-from mosaic.envs.godot.game import Game, greet
+from mosaic.envs.godot.game import RUN, Game, greet
 from mosaic.envs.godot.messages import GameError, GameInfo, Reply, StepReply
 from mosaic.envs.godot.options import DEFAULT_PORT, GodotOptions
 
-_RUN = "MOSAIC_RUN"  # environment variable of all processes of a run
 _PATIENCE_S = 10.0  # for the process that holds the game
 _CREDENTIALS = struct.Struct("3i")  # pid, uid and gid of the process at the other end
 _LONGEST = 1 << 20
@@ -142,7 +141,7 @@ class EditorGame(Game):
     def _answer(self, asking: socket.socket, desk: socket.socket) -> None:
         run = asking.recv(_LONGEST).decode(errors="replace")
         with self._idle:
-            ours = run == os.environ.get(_RUN, "") != ""
+            ours = run == os.environ.get(RUN, "") != ""
             self._idle.wait_for(lambda: not self._stepping, _PATIENCE_S if ours else 0.0)
             if self._stepping or (self._users > 0 and not ours):
                 asking.sendall(msgspec.json.encode({"pid": os.getpid()}))
@@ -185,7 +184,7 @@ def _take_over(place: _Place) -> tuple[socket.socket, GameInfo] | None:
             return None
         if _uid(desk) != os.getuid():
             return None
-        desk.sendall((os.environ.get(_RUN) or "-").encode())
+        desk.sendall((os.environ.get(RUN) or "-").encode())
         payload, descriptors, _, _ = socket.recv_fds(desk, _LONGEST, 1)
         while chunk := desk.recv(_LONGEST):
             payload += chunk

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import NoReturn
@@ -12,6 +14,8 @@ from mosaic.envs.godot.connection import Connection, accept, listen
 from mosaic.envs.godot.messages import HANDSHAKE, GameError, GameInfo, Reply, StepReply, check_info
 from mosaic.envs.godot.options import GodotOptions
 from mosaic.envs.godot.process import ENDING_S, GameProcess, command_line
+
+RUN = "MOSAIC_RUN"  # environment variable of all processes of a run
 
 
 def greet(connection: Connection) -> GameInfo:
@@ -27,6 +31,7 @@ class Game:
     def __init__(self, connection: Connection, info: GameInfo, process: GameProcess | None = None) -> None:
         self.connection, self.info, self.process = connection, info, process
         self.player: object = None
+        self.seed: SeedClaim | None = None
         self._stepping = False  # an action was sent, and its result not received
 
     def ask(self, message: dict[str, object], kind: type[Reply]) -> Reply:
@@ -56,17 +61,45 @@ class Game:
         self.connection.close()
         if self.process is not None:
             self.process.end(0.0 if failed else ENDING_S)
+        if self.seed is not None:
+            self.seed.close()
+
+
+class SeedClaim:
+    """Seed of a game, the first from `first` on that no other game of this run has (outside of runs: of this process).
+
+    A name in the kernel is held while the game is played, so that processes of one run need not know each other.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        scope = os.environ.get(RUN) or os.getpid()
+        for number in range(SEED_LIMIT):
+            self.value = (first + number) % SEED_LIMIT
+            try:
+                self._name.bind(f"\0mosaic-godot-seed-{os.getuid()}-{scope}-{first}-{number}")
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+
+    def close(self) -> None:
+        self._name.close()
 
 
 def start_game(path: Path, options: GodotOptions) -> Game:
     """Start a game and wait until it has described itself."""
-    seed = int.from_bytes(os.urandom(4), "little") % SEED_LIMIT if options.seed is None else options.seed
     with closing(listen(options.host, options.port, exact=False)) as listener, ExitStack() as failing:
+        claim = None if options.seed is None else SeedClaim(options.seed)
+        if claim is not None:
+            failing.callback(claim.close)
+        seed = int.from_bytes(os.urandom(4), "little") % SEED_LIMIT if claim is None else claim.value
         process = GameProcess(command_line(path, options, listener.getsockname()[1], seed))
         failing.callback(process.end, 0.0)
         sock = accept(listener, options.timeout_s, process)
         connection = Connection(sock, process, options.timeout_s, options.log)
         failing.callback(connection.close)
         game = Game(connection, greet(connection), process)
+        game.seed = claim
         failing.pop_all()
     return game

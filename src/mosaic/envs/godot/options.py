@@ -52,7 +52,7 @@ class GodotOptions(Options):
         None,
         ge=0,
         lt=SEED_LIMIT,
-        description="--env_seed of every game, the same for those in parallel; None: a different one for each.",
+        description="--env_seed of the first game; games in parallel get the next numbers. None: random ones.",
     )
     action_repeat: int | None = Field(
         None, ge=1, le=10_000, description="--action_repeat: physics frames per action; None: what the scene says."

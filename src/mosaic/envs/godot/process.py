@@ -23,6 +23,7 @@ _CHUNK = 1 << 16
 _LAST_BYTES = 4096
 _LAST_LINES = 8
 ENDING_S = 3.0  # for a game that was asked to end, before it is killed
+_SEED = "--env_seed="
 _DYING_S = 0.5  # between the end of its connection and its own
 _PROGRAMS = (b"\x7fELF", b"#!")  # how programs of Linux begin
 # Engines by `config_version` of project.godot: Godot 3 writes 4, Godot 4 writes 5.
@@ -43,7 +44,11 @@ def command_line(path: Path, options: GodotOptions, port: int, seed: int) -> lis
     else:
         check_program(path)
         program, quiet = [str(path)], ["--disable-render-loop", "--headless"]
-    arguments = [f"--port={port}", f"--env_seed={seed}"]
+    arguments = [f"--port={port}"]
+    if not any(word.startswith(_SEED) for word in options.args):
+        arguments.append(f"{_SEED}{seed}")
+    elif options.seed is not None:
+        raise InputError(f"environment.options has seed={options.seed} and {_SEED} in args. Leave one of them out.")
     if options.action_repeat is not None:
         arguments.append(f"--action_repeat={options.action_repeat}")
     if options.speedup is not None:
