@@ -128,3 +128,27 @@ def test_sb3_trains_one_policy_for_all_agents(mosaic, tmp_path):
     assert run.state is State.FINISHED, run.reason
     assert {*iterations(run)[-1]["policies"]} == {"shared"}
     assert {*returns_of(mosaic, "--agent", "*=run:latest")} == {"picker_0", "dog_0"}
+
+
+@pytest.mark.parametrize(("worker", "params"), [("rllib", SMALL_RLLIB), ("sb3", {"n_steps": 64})])
+def test_a_killed_run_of_other_workers_resumes(trainer: Trainer, worker, params):
+    run = trainer.submit(asked(worker, LONG, params, num_envs=2, checkpoint={"every_steps": 300}))
+    assert eventually(lambda: len(iterations(run)) > 3, 240)
+    games, attempt = engines_of_run(run), run.record().attempts[-1]
+    assert games
+    for process in (attempt.supervisor, attempt.worker):
+        os.kill(process.pid, signal.SIGKILL)
+    assert run.wait(60) is State.LOST
+    assert eventually(lambda: not games & engines_of())
+    saved = max(event["env_steps"] for event in run.events() if event["kind"] == "checkpoint")
+    assert saved >= 300
+
+    run.resume()
+    assert eventually(
+        lambda: run.record().attempts[-1] is not attempt and iterations(run)[-1]["env_steps"] > saved, 240
+    )
+    assert eventually(lambda: any(event.get("attempt") == 2 for event in iterations(run)), 240)
+    run.stop()
+    assert run.state is State.STOPPED
+    assert_no_gap(run)
+    assert not marked(run.id)
