@@ -19,6 +19,7 @@ from mosaic.envs.vector.encoding import BRIGHTEST, leaves, picture_layout
 from mosaic.models.architecture import Architecture
 from mosaic.models.fused import OBSERVATION_LIMIT
 from mosaic.models.torch_net import load_flat, make_network, state_size, tensor_names
+from mosaic.policies.network import ScalerArrays
 
 Network = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor | None]]  # from rows and a state
 
@@ -76,18 +77,20 @@ class _Picture(nn.Module):
 class RowScale(nn.Module):
     """Normalisation of rows: (row - shift) * scale, clipped as in training; rows as they are without a scaler."""
 
-    def __init__(self, scaler: tuple[NDArray[np.float32], NDArray[np.float32]] | None) -> None:
+    def __init__(self, scaler: ScalerArrays | None) -> None:
         super().__init__()
         self.shift: Tensor | None
         self.scale: Tensor | None
+        self.limit: Tensor
+        limit = OBSERVATION_LIMIT if scaler is None or len(scaler) < 3 else scaler[2]
+        self.register_buffer("limit", torch.as_tensor(np.asarray(limit, np.float32)))
         self.register_buffer("shift", None if scaler is None else torch.as_tensor(scaler[0], dtype=torch.float32))
         self.register_buffer("scale", None if scaler is None else torch.as_tensor(scaler[1], dtype=torch.float32))
 
     def forward(self, rows: Tensor) -> Tensor:
         if self.shift is None or self.scale is None:
             return rows
-        limit = float(OBSERVATION_LIMIT)
-        return ((rows - self.shift) * self.scale).clamp(-limit, limit)
+        return torch.minimum(torch.maximum((rows - self.shift) * self.scale, -self.limit), self.limit)
 
 
 class RowPolicy(nn.Module):
@@ -97,7 +100,7 @@ class RowPolicy(nn.Module):
         self,
         space: Space[object],
         network: nn.Module,
-        scaler: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
+        scaler: ScalerArrays | None = None,
         finish: nn.Module | None = None,
     ) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,16 +31,22 @@ _EVERYTHING = np.zeros(0, np.uint8)
 
 
 class Scaler(NamedTuple):
-    """Observation scaling: the network sees (row - shift) * scale, clipped to ±OBSERVATION_LIMIT."""
+    """Observation scaling: the network sees (row - shift) * scale, clipped to ±limit."""
 
     shift: NDArray[np.float32]
     scale: NDArray[np.float32]
+    limit: NDArray[np.float32] | np.float32 = OBSERVATION_LIMIT
 
     def apply(self, rows: NDArray[np.float32]) -> None:
         np.subtract(rows, self.shift, out=rows)
         np.multiply(rows, self.scale, out=rows)
-        np.maximum(rows, -OBSERVATION_LIMIT, out=rows)
-        np.minimum(rows, OBSERVATION_LIMIT, out=rows)
+        np.maximum(rows, -self.limit, out=rows)
+        np.minimum(rows, self.limit, out=rows)
+
+
+ScalerArrays: TypeAlias = (
+    "tuple[NDArray[np.float32], ...]"  # shift and scale, and where it is not the usual one a limit
+)
 
 
 class _AgentCode(NamedTuple):
@@ -62,7 +68,7 @@ class NetworkPolicyController:
         flat: NDArray[np.float32],
         rows: Mapping[AgentID, RowCode],
         actions: Mapping[AgentID, ActionCode],
-        scaler: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
+        scaler: ScalerArrays | None = None,
         seed: int = 0,
         sample: bool = False,
         temperature: float = 1.0,
@@ -187,10 +193,10 @@ def apply_temperature(architecture: Architecture, flat: NDArray[np.float32], tem
     places[f"{POLICY}{last}.bias"].of(flat)[:width] /= np.float32(temperature)
 
 
-def _fitting_scaler(scaler: tuple[NDArray[np.float32], NDArray[np.float32]], width: int) -> Scaler:
-    shift, scale = (np.array(part, np.float32) for part in scaler)
+def _fitting_scaler(scaler: ScalerArrays, width: int) -> Scaler:
+    shift, scale, *limit = (np.array(part, np.float32) for part in scaler)
     if shift.ndim != 1 or shift.shape != scale.shape or shift.size < width:
         raise InputError(
             f"A scaler of shapes {shift.shape} and {scale.shape} does not fit a network that reads {width} numbers."
         )
-    return Scaler(shift[:width], scale[:width])
+    return Scaler(shift[:width], scale[:width], *(part[:width] for part in limit))

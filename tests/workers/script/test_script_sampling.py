@@ -112,11 +112,15 @@ def normalised(folder: Path, **options: Any) -> tuple[Any, Any]:
     return PPO("MlpPolicy", env, n_steps=8, batch_size=8, n_epochs=1, device="cpu").learn(8), env
 
 
-def test_a_model_that_saw_normalised_observations_is_refused(tmp_path: Path) -> None:
-    model, _ = normalised(tmp_path)
+def test_a_model_that_saw_normalised_observations_needs_their_statistics(tmp_path: Path) -> None:
+    model, env = normalised(tmp_path)
     model.save(tmp_path / "model.zip")
-    with pytest.raises(InputError, match=r"model\.zip was trained with VecNormalize .* never loaded.* as ONNX"):
+    with pytest.raises(
+        InputError, match=r"model\.zip' was trained with VecNormalize .* beside it as vecnormalize\.pkl"
+    ):
         drawn(tmp_path / "model.zip", None)
+    env.save(tmp_path / "vecnormalize.pkl")
+    assert len(drawn(tmp_path / "model.zip", None)) == 1
 
 
 def test_a_model_whose_rewards_alone_were_normalised_plays(tmp_path: Path) -> None:
@@ -130,7 +134,7 @@ def test_a_model_whose_rewards_alone_were_normalised_plays(tmp_path: Path) -> No
 def test_statistics_beside_a_zip_are_seen_and_not_loaded(tmp_path: Path, name: str) -> None:
     path = sb3(tmp_path)
     (tmp_path / name).write_bytes(b"not even a pickle")
-    with pytest.raises(InputError, match=rf"VecNormalize \(beside it is {name}\)"):
+    with pytest.raises(InputError, match=rf"{name}' holds the statistics of VecNormalize, and cannot be read without"):
         drawn(path, None)
 
 
@@ -170,7 +174,7 @@ def test_unannounced_statistics_are_told_when_the_program_saves(
     run = Trainer().submit(run_config("script", {"command": command}))
     assert run.wait(120) == "finished", run.log()
     (alert,) = [event["message"] for event in run.events() if event["kind"] == "alert"]
-    assert "'model.zip' was saved beside vecnormalize.pkl" in alert
-    with pytest.raises(InputError, match=r"VecNormalize \(beside it is vecnormalize.pkl\)"):
+    assert "'model.zip' was saved beside statistics of VecNormalize, and run: refuses it" in alert
+    with pytest.raises(InputError, match=r"vecnormalize\.pkl' holds the statistics of VecNormalize"):
         load_policy(f"run:{run.id}", make_env("gym/CartPole-v1").spec)
     assert json.loads((run.checkpoints()[-1].path / "manifest.json").read_text())["policies"]

@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mosaic.core.errors import FormatError
+from mosaic.core.errors import FormatError, InputError
 from mosaic.core.reference import explain
 from mosaic.store.checkpoints import PolicyEntry
-from mosaic.workers.sb3.checkpoint.zip_file import statistics_beside
+from mosaic.workers.sb3.checkpoint.statistics import read_statistics, statistics_beside
 
 MARK = "@CHECKPOINT"
 CHECKPOINT_DIR = "MOSAIC_CHECKPOINT_DIR"  # environment variable of a program: where its files belong
@@ -131,13 +131,14 @@ class ProgramFiles:
         return PolicyEntry(files=(each.file, *statistics), agents=each.agents, stochastic=each.stochastic)
 
     def _normalised(self, file: str) -> str:
-        beside = statistics_beside(self._folder / file)
-        if beside is None:
-            return ""
-        return (
-            f"'{file}' was saved beside {beside}, the statistics of VecNormalize. They are a pickle and are never "
-            "loaded, so that run: refuses this policy. Save it as ONNX with the normalisation in its graph."
-        )
+        """Return why the policy in a file cannot play: its VecNormalize statistics cannot be read."""
+        try:
+            beside = statistics_beside(self._folder / file)
+            if beside is not None:
+                read_statistics((self._folder / file).parent / beside)
+        except InputError as error:
+            return f"'{file}' was saved beside statistics of VecNormalize, and run: refuses it: {error}"
+        return ""
 
     def copy(self, target: Path) -> None:
         for name in self._names:

@@ -15,10 +15,15 @@ from mosaic.core.errors import FormatError, InputError
 from mosaic.core.files import replace_file
 from mosaic.envs.space_json import Document
 from mosaic.models.weights_file import check_finite
+from mosaic.policies.network import ScalerArrays
 
 FORMAT = "mosaic-sb3-1"
 CLIP_MEAN, NORM_EPS = 2.0, 0.001  # defaults of SB3
-SHIFT, SCALE = "scaler.shift", "scaler.scale"  # of the observation row, where a run normalises it
+SHIFT, SCALE, LIMIT = (
+    "scaler.shift",
+    "scaler.scale",
+    "scaler.limit",
+)  # of the observation row, where a run normalises it
 
 Array: TypeAlias = NDArray[np.float32]
 Weights: TypeAlias = Mapping[str, Array]  # of a policy, by SB3's names
@@ -81,7 +86,7 @@ class Sb3Policy(NamedTuple):
 
     facts: Sb3Facts
     weights: Weights
-    scaler: tuple[Array, Array] | None = None  # shift and scale of the observation row
+    scaler: ScalerArrays | None = None  # of the observation row
 
 
 def acting_weights(family: Family, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,7 +103,7 @@ def save_policy(path: Path, policy: Sb3Policy) -> None:
 
     arrays = {name: np.ascontiguousarray(array, np.float32) for name, array in policy.weights.items()}
     if policy.scaler is not None:
-        arrays |= dict(zip((SHIFT, SCALE), policy.scaler, strict=True))
+        arrays |= dict(zip((SHIFT, SCALE, LIMIT), policy.scaler, strict=False))
     for name, array in arrays.items():
         check_finite(array, f"The weights '{name}' for {path.name}")
     metadata = {"mosaic": json.dumps({"format": FORMAT, "policy": asdict(policy.facts)})}
@@ -122,7 +127,8 @@ def load_policy_file(path: Path) -> Sb3Policy:
     for name, array in arrays.items():
         check_finite(array, f"{path}: the numbers of '{name}'")
     facts = read_facts(path, document.get("policy"))
-    scaler = (arrays.pop(SHIFT), arrays.pop(SCALE)) if SHIFT in arrays and SCALE in arrays else None
+    parts = tuple(arrays.pop(name) for name in (SHIFT, SCALE, LIMIT) if name in arrays)
+    scaler = parts if len(parts) > 1 else None
     return Sb3Policy(facts, arrays, scaler)
 
 

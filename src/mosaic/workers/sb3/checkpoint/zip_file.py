@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import stat
 import zipfile
 from collections.abc import Mapping
@@ -22,7 +21,6 @@ WEIGHTS, DATA = "policy.pth", "data"
 LARGEST = 1 << 30  # bytes of an unpacked policy; a forged zip may claim any size
 _LARGEST_DATA = 1 << 28
 _MOST_MEMBERS = 1000
-_STATISTICS = re.compile(r"vec_?norm.*\.(pkl|pickle)$", re.I)  # vecnormalize.pkl, model_vecnormalize_1000_steps.pkl, …
 
 Fields: TypeAlias = Mapping[str, Any]  # attributes of a model; those that are not JSON have text beside a pickle
 
@@ -63,13 +61,6 @@ def is_sb3_zip(path: Path) -> bool:
             return {WEIGHTS, DATA} <= set(archive.namelist())
     except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError):
         return False
-
-
-def statistics_beside(path: Path) -> str | None:
-    """Return the name of the VecNormalize statistics file beside a zip, found by name alone."""
-    if path.suffix != ".zip":
-        return None
-    return min((each.name for each in path.parent.iterdir() if _STATISTICS.search(each.name)), default=None)
 
 
 def _check_members(path: Path, archive: zipfile.ZipFile) -> None:

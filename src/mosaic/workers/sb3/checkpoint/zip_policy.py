@@ -12,6 +12,7 @@ from pydantic import Field
 
 from mosaic.core.errors import FormatError, InputError, TrustError, unknown
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.space_json import Document
 from mosaic.policies.controller import (
     PolicyController,
     PolicyKind,
@@ -20,6 +21,7 @@ from mosaic.policies.controller import (
     TrainedPolicyOptions,
     default_sampling,
 )
+from mosaic.policies.network import ScalerArrays
 from mosaic.store.archives.trust import VARIABLE, trust_given
 from mosaic.store.policies.foreign_checkpoint import ForeignSource
 from mosaic.workers.sb3.checkpoint.controllers import make_controller
@@ -35,7 +37,8 @@ from mosaic.workers.sb3.checkpoint.facts import (
     acting_weights,
 )
 from mosaic.workers.sb3.checkpoint.space_text import UnreadableSpaceError, space_from_fields
-from mosaic.workers.sb3.checkpoint.zip_file import POLICY, Fields, Sb3Zip, read_zip, statistics_beside
+from mosaic.workers.sb3.checkpoint.statistics import read_statistics, scaler_of, statistics_beside
+from mosaic.workers.sb3.checkpoint.zip_file import POLICY, Fields, Sb3Zip, read_zip
 
 _OURS = ("stable_baselines3.", "sb3_contrib.")
 _EXTRACTORS = ("FlattenExtractor", "NatureCNN", "CombinedExtractor")
@@ -66,7 +69,7 @@ def play_zip(path: Path, request: PolicyRequest, algorithm: str | None = None) -
     found = read_zip(path)
     name = _algorithm(found, algorithm)
     try:
-        policy = describe_zip(found, name, request)
+        policy = describe_zip(found, name)
     except NeedsPickleError:
         if not trust_given():
             raise
@@ -79,9 +82,8 @@ def play_zip(path: Path, request: PolicyRequest, algorithm: str | None = None) -
         raise FormatError(f"'{path}': {error}") from error
 
 
-def describe_zip(found: Sb3Zip, algorithm: str, request: PolicyRequest) -> Sb3Policy:
+def describe_zip(found: Sb3Zip, algorithm: str) -> Sb3Policy:
     """Return the policy in a zip, described by its JSON; raise NeedsPickleError where that is not enough."""
-    _refuse_normalised(found, request)
     fields, weights = found.fields, acting_weights(ALGORITHMS[algorithm], found.weights)
     kwargs = fields.get("policy_kwargs") or {}
     if not isinstance(kwargs, Mapping):
@@ -101,7 +103,7 @@ def describe_zip(found: Sb3Zip, algorithm: str, request: PolicyRequest) -> Sb3Po
         norm_eps=_number(found, kwargs, "batch_norm_eps", NORM_EPS),
         epsilon=_number(found, fields, "exploration_rate", 1.0) if "exploration_rate" in fields else None,
     )
-    return Sb3Policy(facts, weights)
+    return Sb3Policy(facts, weights, _scaler(found, facts.observation))
 
 
 def _algorithm(found: Sb3Zip, asked: str | None) -> str:
@@ -209,18 +211,17 @@ def _needs_pickle(found: Sb3Zip, field: str, what: str) -> NeedsPickleError:
     )
 
 
-def _refuse_normalised(found: Sb3Zip, request: PolicyRequest) -> None:
-    """Raise InputError for a model that was trained on observations scaled by statistics which are not in the zip."""
+def _scaler(found: Sb3Zip, observation: Document) -> ScalerArrays | None:
+    """Return how VecNormalize scaled observations, from the file of its statistics; raise if that is missing."""
     beside = statistics_beside(found.path)
-    if beside is None and found.fields.get("_last_original_obs") is None:  # SB3 stores it only with VecNormalize
-        return
-    where = f"beside it is {beside}" if beside else "it keeps the original of a normalised observation"
+    if beside is not None:
+        return scaler_of(read_statistics(found.path.parent / beside), observation)
+    if found.fields.get("_last_original_obs") is None:  # SB3 stores it only with VecNormalize
+        return None
     raise InputError(
-        f"'{request.reference}': {found.path.name} was trained with VecNormalize ({where}), whose statistics are a "
-        "pickle and are never loaded; without them it would see other observations than in training. Save the policy "
-        "as ONNX with the normalisation in its graph, or as .safetensors with shift and scale. If only rewards were "
-        "normalised (norm_obs=False), keep the statistics in a folder below, and set model._last_original_obs = None "
-        "before model.save()."
+        f"'{found.path}' was trained with VecNormalize (it keeps the original of a normalised observation), and "
+        "without its statistics it would see other observations than in training. Put the file that env.save() wrote "
+        "beside it as vecnormalize.pkl; its numbers are read without unpickling."
     )
 
 
