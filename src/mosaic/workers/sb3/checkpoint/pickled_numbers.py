@@ -186,7 +186,7 @@ class _Reader:
 
 
 def array_of(made: Any, most: int) -> NDArray[np.float64]:
-    """Return an array of at most so many numbers from its record, or a single number as one of no dimensions."""
+    """Return an array of at most `most` numbers from its record, or a single number as one of no dimensions."""
     if isinstance(made, bool | int | float):
         return np.float64(made)[()] * np.ones((), np.float64)
     if not isinstance(made, Made):
