@@ -175,7 +175,7 @@ class _Reader:
     def _named(self, module: Any, name: Any) -> Named:
         known = isinstance(module, str) and isinstance(name, str)
         if not known or not any(f"{module}.{name}" == each or f"{module}.".startswith(each) for each in self._allowed):
-            raise UnreadablePickleError(f"it names {str(module)[:80]}.{str(name)[:80]}, which is no array of numbers")
+            raise UnreadablePickleError(f"it names {str(module)[:80]}.{str(name)[:80]}, which is not an array of numbers")
         return Named(module, name)
 
     def _make(self) -> None:
@@ -202,7 +202,7 @@ def array_of(made: Any, most: int) -> NDArray[np.float64]:
             module in _BUFFERS
         ):
             return _decoded(bytes(data), kind, shape, order, most)
-    raise UnreadablePickleError(f"{made.maker} is no array of numbers")
+    raise UnreadablePickleError(f"{made.maker} is not an array of numbers")
 
 
 def _decoded(data: bytes, kind: Any, shape: tuple[Any, ...], order: str, most: int) -> NDArray[np.float64]:
@@ -227,5 +227,5 @@ def _dtype(made: Any) -> np.dtype[Any]:
 def fields_of(made: Any, maker: str) -> Mapping[str, Any]:
     """Return the attributes of an object of a class."""
     if not isinstance(made, Made) or str(made.maker) != maker or not isinstance(made.state, dict):
-        raise UnreadablePickleError(f"it is no {maker.rpartition('.')[2]}")
+        raise UnreadablePickleError(f"it is not a {maker.rpartition('.')[2]}")
     return made.state
