@@ -97,7 +97,9 @@ def test_what_is_no_number_needs_trust(tmp_path: Path, monkeypatch: pytest.Monke
     made = normalizer(VECTOR, CHOICE)
     made.__class__ = Mine
     (tmp_path / "v.pkl").write_bytes(pickle.dumps(made))
-    with pytest.raises(TrustError, match=r"it names tests\.workers.*\.Mine, which is not an array of numbers.*add --trust"):
+    with pytest.raises(
+        TrustError, match=r"it names tests\.workers.*\.Mine, which is not an array of numbers.*add --trust"
+    ):
         read_statistics(tmp_path / "v.pkl")
     monkeypatch.setenv("MOSAIC_TRUST", "1")
     assert read_statistics(tmp_path / "v.pkl").clip == 10.0

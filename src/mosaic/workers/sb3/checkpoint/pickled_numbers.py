@@ -175,7 +175,9 @@ class _Reader:
     def _named(self, module: Any, name: Any) -> Named:
         known = isinstance(module, str) and isinstance(name, str)
         if not known or not any(f"{module}.{name}" == each or f"{module}.".startswith(each) for each in self._allowed):
-            raise UnreadablePickleError(f"it names {str(module)[:80]}.{str(name)[:80]}, which is not an array of numbers")
+            raise UnreadablePickleError(
+                f"it names {str(module)[:80]}.{str(name)[:80]}, which is not an array of numbers"
+            )
         return Named(module, name)
 
     def _make(self) -> None:
@@ -188,7 +190,7 @@ class _Reader:
 def array_of(made: Any, most: int) -> NDArray[np.float64]:
     """Return an array of at most `most` numbers from its record, or a single number as one of no dimensions."""
     if isinstance(made, bool | int | float):
-        return np.float64(made)[()] * np.ones((), np.float64)
+        return np.full((), made, np.float64)
     if not isinstance(made, Made):
         raise UnreadablePickleError("an array of numbers is missing")
     match made.maker.module, made.maker.name, made.arguments, made.state:
