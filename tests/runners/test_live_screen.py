@@ -47,7 +47,7 @@ def looked_at(folder):
     """A screen that has just been asked for pictures, and who asked."""
     request_pictures(folder)
     screen = LiveScreen(folder)
-    assert not screen.wanted()  # the ring is there now; nobody has looked into it
+    assert screen.wanted()  # the ring is there now, and who asked for it gets a picture
     reader = FrameReader(folder)
     reader.look(rate=1000)
     return screen, reader
@@ -62,7 +62,8 @@ def test_before_somebody_rings_there_is_no_ring_and_no_picture(folder):
         assert not screen.is_watched()  # it listens only now and then
         assert not any(path.exists() for path in ring_paths(folder))
         clock.now_s += LISTEN_EVERY_S
-        assert not screen.wanted()
+        assert screen.wanted()  # whoever asked gets a picture, even if the end is near
+        assert not screen.wanted()  # and more while there is a viewer
         assert any(path.exists() for path in ring_paths(folder))
 
 
@@ -118,7 +119,7 @@ def test_another_process_writes_in_its_place(folder):
     screen, reader = looked_at(folder)
     screen.close()
     with pickle.loads(pickle.dumps(screen)) as other:
-        assert not other.wanted()
+        assert other.wanted()
         reader.look(rate=1000)
         assert other.wanted()
         other.show(shot())

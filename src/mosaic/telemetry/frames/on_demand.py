@@ -35,8 +35,9 @@ class OnDemandWriter:
 
     def wanted(self) -> bool:
         """Return whether to draw now; cheap enough to be called at every step."""
-        writer = self._writer or self._opened()
-        return writer is not None and writer.wanted()
+        if self._writer is None:
+            return self._opened() is not None  # whoever asked for the ring gets a picture, even if the end is near
+        return self._writer.wanted()
 
     def request(self) -> FrameRequest | None:
         """Return the most recent request of a viewer; None without viewers in the last two seconds."""
