@@ -61,6 +61,11 @@ def test_times_that_do_not_grow_give_no_speed():
     assert "/s" not in shown(iteration(100, 5.0), iteration(200, 5.0))
 
 
+def test_a_first_update_that_takes_long_gives_no_speed_of_0():
+    later = [iteration(100, second, training_iteration=1) for second in range(1, 30)]
+    assert "/s" not in shown(*later)
+
+
 class Told:
     """A run that has told these events."""
 
