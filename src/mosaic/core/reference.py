@@ -18,7 +18,7 @@ class Options(BaseModel):
 
 
 PATH = "path"  # the only leading option whose value may contain commas
-FILES = ("checkpoint", "onnx", "sb3")  # kinds of policies whose path follows the colon
+FILES = ("bundle", "checkpoint", "onnx", "sb3")  # kinds of policies whose path follows the colon
 _OPTION = re.compile(r",+(?=[A-Za-z_]\w*=)")
 _NAMED = re.compile(r"[A-Za-z_]\w*=")
 Model = TypeVar("Model", bound=Options)

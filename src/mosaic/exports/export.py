@@ -93,7 +93,7 @@ def export_to(
             on_progress(ExportProgress(name, number, len(names), step, done, total))
 
         written += trace_policy(found, name, spec, settings, report)
-    _refuse_failures(written, settings)
+    refuse_failures(written, settings)
     on_progress(ExportProgress(names[-1], len(names), len(names), "writing"))
     return _keep(found, target, written, settings)
 
@@ -139,7 +139,7 @@ def _existing(target: Path) -> list[Path]:
     return [each for each in (target, report_of(target)) if each.is_file() or each.is_symlink()]
 
 
-def _refuse_failures(traced: Sequence[TracedPolicy], settings: ExportSettings) -> None:
+def refuse_failures(traced: Sequence[TracedPolicy], settings: ExportSettings) -> None:
     """Raise if one file differs from its policy: nothing is kept then."""
     failed = [each for each in traced if not each.parity.passed]
     if not failed:
@@ -168,7 +168,7 @@ def _keep(
             f"The agents of '{traced[0].policy}' need {len(traced)} files, since their spaces or filters differ: "
             f"{', '.join(each.agents[0] for each in traced)}. Name a folder with --out."
         )
-    places = [target] if alone else [target / f"{name}{suffix}" for name in _file_names(traced)]
+    places = [target] if alone else [target / f"{name}{suffix}" for name in file_names(traced)]
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
     temporary = [temporary_path(place) for place in places]
@@ -196,7 +196,7 @@ def _keep(
     return files
 
 
-def _file_names(traced: Sequence[TracedPolicy]) -> list[str]:
+def file_names(traced: Sequence[TracedPolicy]) -> list[str]:
     """Return names without folders; a policy of several files adds the first agent of each."""
     policies = [each.policy for each in traced]
     names = [each.policy if policies.count(each.policy) == 1 else f"{each.policy}-{each.agents[0]}" for each in traced]

@@ -39,6 +39,7 @@ _EXTRAS = {  # extra → the modules it installs, each with its distribution
     "tensorboard": {"tensorboardX": "tensorboardX"},
     "onnx": {"onnx": "onnx", "onnxruntime": "onnxruntime"},
     "video": {"imageio_ffmpeg": "imageio-ffmpeg"},
+    "hub": {"huggingface_hub": "huggingface_hub"},
 }
 
 

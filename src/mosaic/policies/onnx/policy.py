@@ -26,12 +26,13 @@ class OnnxPolicyOptions(TrainedPolicyOptions):
                       "has an observation as input and logits or an action as output.")  # fmt: skip
 
 
-def _make(options: OnnxPolicyOptions, request: PolicyRequest) -> PolicyController:
-    graph = OnnxGraph(read_onnx(Path(options.path).expanduser()))
+def load_graph_policy(path: Path, options: TrainedPolicyOptions, request: PolicyRequest) -> PolicyController:
+    """Return a controller for the policy in an ONNX file, which draws its actions where that is asked or usual."""
+    graph = OnnxGraph(read_onnx(path))
     return GraphPolicyController(graph, replace(request, sampling=_sampling(options, graph, request)))
 
 
-def _sampling(options: OnnxPolicyOptions, graph: OnnxGraph, request: PolicyRequest) -> Sampling | None:
+def _sampling(options: TrainedPolicyOptions, graph: OnnxGraph, request: PolicyRequest) -> Sampling | None:
     if options.sample or options.temperature is not None:
         return Sampling(options.temperature)
     if options.sample is False or graph.facts is None:
@@ -39,9 +40,9 @@ def _sampling(options: OnnxPolicyOptions, graph: OnnxGraph, request: PolicyReque
     return default_sampling(request.spec, stochastic=graph.facts.stochastic)
 
 
-def _notes(options: OnnxPolicyOptions, request: PolicyRequest) -> tuple[str, ...]:
+def graph_notes(path: Path, options: TrainedPolicyOptions, request: PolicyRequest) -> tuple[str, ...]:
     """Load the file, which refuses an env that it does not fit, and say where it draws its actions."""
-    graph = OnnxGraph(read_onnx(Path(options.path).expanduser()))
+    graph = OnnxGraph(read_onnx(path))
     sampling = _sampling(options, graph, request)
     GraphPolicyController(graph, replace(request, sampling=sampling)).close()
     if sampling is not None and options.sample is None and options.temperature is None:
@@ -57,9 +58,9 @@ def _missing() -> str | None:
 kind = PolicyKind(
     usage="onnx:FILE[,sample=true][,temperature=T]",
     help="Policy in an ONNX file, written by `mosaic export` or by another program.",
-    make=_make,
+    make=lambda options, request: load_graph_policy(Path(options.path).expanduser(), options, request),
     options=OnnxPolicyOptions,
     first="path",
     missing=_missing,
-    notes=_notes,
+    notes=lambda options, request: graph_notes(Path(options.path).expanduser(), options, request),
 )

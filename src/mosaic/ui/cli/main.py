@@ -26,6 +26,7 @@ from mosaic.ui.cli.commands.probe import probe
 from mosaic.ui.cli.commands.projects import app as projects_app
 from mosaic.ui.cli.commands.runs import app as runs_app
 from mosaic.ui.cli.commands.serve import serve
+from mosaic.ui.cli.commands.share import bundle, pull, push
 from mosaic.ui.cli.commands.train import train
 from mosaic.ui.cli.commands.tune import tune
 from mosaic.ui.cli.commands.watch import watch
@@ -64,7 +65,7 @@ def _root(
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(demo, envs, workers, policies, doctor, check, probe, schema),
-    *(train, tune, watch, evaluate, tournament, play, replay, export, serve),
+    *(train, tune, watch, evaluate, tournament, play, replay, export, bundle, push, pull, serve),
 )
 for command in COMMANDS:
     app.command(name=command.__name__, cls=SettingsCommand)(command)

@@ -1,0 +1,1 @@
+"""Bundles made from runs: policies with their measurements and a model card."""

@@ -1,0 +1,1 @@
+"""Bundles on the Hugging Face hub."""
