@@ -25,6 +25,7 @@ __all__ = [
     "Tournament",
     "Trainer",
     "as_pettingzoo",
+    "bundle",
     "emit_checkpoint",
     "emit_metric",
     "evaluate",
@@ -35,6 +36,8 @@ __all__ = [
     "play_episode",
     "plugins",
     "project_here",
+    "pull",
+    "push",
     "save_policy_network",
     "testing",
     "tournament",
@@ -50,7 +53,10 @@ if TYPE_CHECKING:
     from mosaic.evaluation.evaluate import Evaluation, evaluate
     from mosaic.evaluation.standings import Tournament
     from mosaic.evaluation.tournament import tournament
+    from mosaic.exports.bundles.make import bundle
     from mosaic.exports.export import export
+    from mosaic.exports.hub.pull import pull
+    from mosaic.exports.hub.push import push
     from mosaic.learners.tabular.learner import TabularLearner
     from mosaic.models.weights_file import save_policy_network
     from mosaic.policies.loaded import LoadedPolicy, load_policy
@@ -81,7 +87,10 @@ else:
             "mosaic.evaluation.evaluate": ("Evaluation", "evaluate"),
             "mosaic.evaluation.standings": ("Tournament",),
             "mosaic.evaluation.tournament": ("tournament",),
+            "mosaic.exports.bundles.make": ("bundle",),
             "mosaic.exports.export": ("export",),
+            "mosaic.exports.hub.pull": ("pull",),
+            "mosaic.exports.hub.push": ("push",),
             "mosaic.learners.tabular.learner": ("TabularLearner",),
             "mosaic.models.weights_file": ("save_policy_network",),
             "mosaic.policies.loaded": ("LoadedPolicy", "load_policy"),

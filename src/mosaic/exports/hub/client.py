@@ -78,6 +78,8 @@ def explained(repo: str, endpoint: str) -> Iterator[None]:
         raise HubError(f"{endpoint} does not answer in time. Try again later.") from error
     except httpx2.TransportError as error:
         raise HubError(f"The connection to {endpoint} failed: {_first_line(error)}. Try again.") from error
+    except ValueError as error:  # an answer that huggingface_hub refuses
+        raise HubError(f"{endpoint} does not answer like a hub: {_first_line(error)}") from error
     except RuntimeError as error:  # an upload that failed in one of huggingface_hub's threads
         raise HubError(f"Files could not be sent to '{repo}': {_first_line(error.__cause__ or error)}") from error
 
