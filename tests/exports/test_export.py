@@ -117,9 +117,9 @@ def test_names_of_policies_stay_inside_the_folder() -> None:
     parity: Any = None
     names = ["../../evil", "a/b", ".hidden", "plain", ""]
     traced = [TracedPolicy(name, ("agent",), b"", parity) for name in names]
-    assert export_module._file_names(traced) == [".._.._evil".lstrip("."), "a_b", "hidden", "plain", "policy"]
+    assert export_module.file_names(traced) == [".._.._evil".lstrip("."), "a_b", "hidden", "plain", "policy"]
     twice = [TracedPolicy("shared", (agent,), b"", parity) for agent in ("red", "blue")]
-    assert export_module._file_names(twice) == ["shared-red", "shared-blue"]
+    assert export_module.file_names(twice) == ["shared-red", "shared-blue"]
 
 
 def test_rows_of_a_table_are_found_as_in_its_code() -> None:

@@ -54,7 +54,7 @@ def hands(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 @pytest.fixture
 def copy(hands: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the bundle, for somebody else: another store, without the run."""
+    """A copy of the bundle, for another user: another store, without the run."""
     monkeypatch.setenv("MOSAIC_HOME", str(tmp_path / "other"))
     return Path(shutil.copytree(hands.path, tmp_path / "copy"))
 
@@ -150,7 +150,7 @@ def _edited(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
         (lambda folder: _edited(folder, lambda m: m.update(version=9)), "has version 9"),
         (
             lambda folder: _edited(folder, lambda m: m["files"].update({"../x.md": m["files"]["README.md"]})),
-            "no file of",
+            "not belong in a bundle",
         ),
         (lambda folder: _edited(folder, lambda m: m["files"].pop("README.md")), None),
     ],
@@ -169,7 +169,7 @@ def test_damaged_bundle_is_refused(copy: Path, harm: Callable[[Path], object], m
     ["../a.json", "/etc/a.json", "a/../b.json", "a\\b.json", ".git/a.json", "a.pkl", "a.zip", "C:a.json", "a/.json"],
 )
 def test_names_that_could_leave_the_folder_are_refused(name: str) -> None:
-    with pytest.raises(FormatError, match="no file of a bundle"):
+    with pytest.raises(FormatError, match="not belong in a bundle"):
         check_name(name, "The manifest")
 
 

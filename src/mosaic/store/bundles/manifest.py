@@ -181,7 +181,7 @@ def check_name(name: str, where: str) -> None:
     plain = len(parts) <= 4 and len(name) <= 240 and all(_PART.fullmatch(part) for part in parts)
     if not plain or PurePosixPath(name).suffix not in SUFFIXES or name == MANIFEST:
         raise FormatError(
-            f"{where} lists {name!r}, which is no file of a bundle: names are relative, and their formats are "
+            f"{where} lists {name!r}, which does not belong in a bundle: names are relative, and their formats are "
             f"{', '.join(SUFFIXES)}."
         )
 

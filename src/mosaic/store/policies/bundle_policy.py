@@ -146,7 +146,7 @@ def _fallback(reference: str, policy: str, error: InputError) -> str:
 
 kind = PolicyKind(
     usage="bundle:PATH[,policy=NAME][,engine=weights|onnx][,sample=true][,temperature=T]",
-    help="Policy of a bundle, made by `mosaic bundle` or fetched by `mosaic pull`; runs nobody's code.",
+    help="Policy of a bundle, made by `mosaic bundle` or fetched by `mosaic pull`; no code in it is run.",
     make=_make,
     notes=_notes,
     options=BundlePolicyOptions,
