@@ -36,7 +36,7 @@ class OnDemandWriter:
     def wanted(self) -> bool:
         """Return whether to draw now; cheap enough to be called at every step."""
         if self._writer is None:
-            return self._opened() is not None  # whoever asked for the ring gets a picture, even if the end is near
+            return self._opened() is not None  # the viewer that asked gets a picture, even if the end is near
         return self._writer.wanted()
 
     def request(self) -> FrameRequest | None:

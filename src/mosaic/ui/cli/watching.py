@@ -57,7 +57,7 @@ class _Speed:
         if len(points) < 2:
             return None
         (first, start), (last, end) = points[0], points[-1]
-        return (end - start) / (last - first) or None  # no step in a long update is no speed of the run
+        return (end - start) / (last - first) or None  # a long update takes no step
 
 
 def _with_point(points: list[tuple[float, int]], now: float, steps: int) -> list[tuple[float, int]]:
