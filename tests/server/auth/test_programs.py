@@ -73,6 +73,7 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "http policy": ("agents.*: http://10.0.0.1/act", {"agents": {"*": "http://10.0.0.1/act"}}),
     "https policy": ("agents.*: https://example.org/act", {"agents": {"*": "https://example.org/act"}}),
+    "bundle outside": ("agents.*: bundle:/tmp/x", {"agents": {"*": "bundle:/tmp/x"}}),
     "checkpoint outside": ("training.init: checkpoint:/tmp/x", {"training": {"init": "checkpoint:/tmp/x"}}),
     "checkpoint relative": ("training.init: checkpoint:runs/x", {"training": {"init": "checkpoint:runs/x"}}),
     "checkpoint by dots": (
@@ -145,7 +146,7 @@ def test_every_place_is_named() -> None:
 def test_every_kind_of_policy_was_thought_about() -> None:
     """A new kind must be put on one side or the other."""
     harmless = {"human", "random", "minimax", "nearest_landmark", "stockfish", "run"}
-    naming_programs = {"python", "uci", "onnx", "checkpoint", "sb3", "http", "https"}
+    naming_programs = {"python", "uci", "onnx", "bundle", "checkpoint", "sb3", "http", "https"}
     assert set(plugins("mosaic.policies")) <= harmless | naming_programs
 
 
