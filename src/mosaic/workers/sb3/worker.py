@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.resolution import with_limit
-from mosaic.workers.sb3.config.algorithms import ALGORITHMS, check_installed, upstream
+from mosaic.workers.sb3.config.algorithms import ALGORITHMS, check_installed, upstream, usual_algorithm
 
 if TYPE_CHECKING:  # modules that import numba or torch are imported when a run begins
     from pathlib import Path
@@ -62,8 +62,6 @@ class Sb3Worker:
         return options_of(algorithm)
 
     def default_algorithm(self, config: RunConfig, spec: EnvSpec) -> str:
-        from mosaic.workers.sb3.config.checks import usual_algorithm
-
         return usual_algorithm(config, spec)
 
     def check(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> None:

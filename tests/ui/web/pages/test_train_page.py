@@ -22,7 +22,7 @@ from mosaic.config.sections import ResourcesConfig
 from mosaic.ui.cli.main import app as cli
 from mosaic.ui.web.data import env_pictures
 from mosaic.ui.web.data.draft import Draft, choices, group_documents, rows_of, rules_of, train_command, workers
-from mosaic.ui.web.data.env_info import look_at
+from mosaic.ui.web.data.env_info import look_at, usual_algorithms
 from mosaic.ui.web.data.env_pictures import EnvPictures
 from mosaic.ui.web.data.schema_fields import as_text, complaints, fields_of, from_text
 from mosaic.workers.registry import load_worker
@@ -188,6 +188,8 @@ def test_an_env_says_who_learns_what() -> None:
     )
     assert look.policies["self_play"] == {"player_1": "learner", "player_2": "learner"}
     assert look.policies["independent"] == {"player_1": "player_1", "player_2": "player_2"}
+    assert usual_algorithms("classic/tictactoe_v3") == {"sb3": "maskable_ppo"}
+    assert usual_algorithms("gym/CartPole-v1") == {"sb3": "ppo"}
 
 
 def test_a_picture_is_drawn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 from gymnasium import spaces
 from gymnasium.spaces import Space
 
+from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.envs.env import EnvSpec
+from mosaic.envs.shared_env import has_illegal_actions
 from mosaic.workers.api import SpaceKind
 from mosaic.workers.capability_check import space_kind
 
@@ -103,6 +106,12 @@ def _flaw(space: Space[object]) -> str:
         case spaces.Box() if space.dtype is not None and space.dtype.kind != "f":
             return "its numbers are floating-point numbers"
     return ""
+
+
+def usual_algorithm(config: RunConfig, spec: EnvSpec) -> str:
+    """Return the algorithm of runs that name none: PPO, which acts in every space, or the one that knows masks."""
+    choices = not any(isinstance(space, spaces.Box) for space in spec.action_spaces.values())
+    return "maskable_ppo" if choices and has_illegal_actions(config.environment) else "ppo"
 
 
 def network_kind(algorithm: str, agent: str, space: Space[object]) -> str:

@@ -159,9 +159,3 @@ def _check_all_legal(algorithm: str, config: RunConfig) -> None:
             f"{config.environment.id} restricts which actions are legal, and Stable-Baselines3's {algorithm} would "
             "play illegal ones. Use --algo maskable_ppo."
         )
-
-
-def usual_algorithm(config: RunConfig, spec: EnvSpec) -> str:
-    """Return the algorithm of runs that name none: PPO, which acts in every space, or the one that knows masks."""
-    choices = not any(isinstance(space, Box) for space in spec.action_spaces.values())
-    return "maskable_ppo" if choices and has_illegal_actions(config.environment) else "ppo"
