@@ -15,6 +15,7 @@ from mosaic.core.errors import InputError, MissingExtraError, MosaicError, unkno
 from mosaic.core.files import temporary_path, write_atomic, write_new
 from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
+from mosaic.exports.foreign import checkpoint_at, is_path
 from mosaic.exports.formats import SUFFIXES, check_versions
 from mosaic.exports.parity import Parity
 from mosaic.exports.progress import ExportProgress, ProgressReport, Step, ignore_progress
@@ -61,11 +62,27 @@ def export(
     settings: ExportSettings | None = None,
     overwrite: bool = False,
     on_progress: ProgressReport = ignore_progress,
+    environment: str | None = None,
 ) -> tuple[ExportedFile, ...]:
     """Write policies of a run as files, all or none: each is compared with its policy first.
 
     `out` is a file for one policy, else a folder that gets a file for each and `policies.json` with the agents of each.
+    `checkpoint:PATH` instead of a run is a checkpoint by its path; a zip of SB3 needs the name of its env with it.
     """
+    if is_path(run):
+        if checkpoint != "latest":
+            raise InputError(f"'{run}' names one checkpoint: leave --checkpoint out.")
+        with checkpoint_at(run, environment) as named:
+            return export_to(
+                named,
+                Path(out).expanduser(),
+                policies,
+                settings or ExportSettings(),
+                overwrite=overwrite,
+                on_progress=on_progress,
+            )
+    if environment is not None:
+        raise InputError(f"'{run}' names its env: --env belongs to checkpoints of other programs. Leave it out.")
     found = find_checkpoint(Store().resolve(run), checkpoint)
     chosen = settings or ExportSettings()
     return export_to(found, Path(out).expanduser(), policies, chosen, overwrite=overwrite, on_progress=on_progress)

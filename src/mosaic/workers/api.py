@@ -179,6 +179,9 @@ class ReadsForeignCheckpoints(Protocol):
     `foreign_policies` recognises a file or a folder by its names and members, without loading any: it is called without
     the user's trust. `foreign_controllers` may unpickle: it is called only with it, unless the worker says
     `unpickles_foreign = False`.
+
+    A worker that also has `convert_foreign(source, folder, request)` lets `mosaic export checkpoint:PATH` write files:
+    it saves the policy into the folder as its own checkpoints have it, and returns a PolicyEntry for each.
     """
 
     def foreign_policies(self, path: Path) -> tuple[str, ...]: ...  # their names; empty: not of this library

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # modules that import numba or torch are imported when a run 
     from mosaic.envs.env import EnvSpec
     from mosaic.exports.policy import ExportablePolicy
     from mosaic.policies.controller import PolicyController, PolicyRequest
+    from mosaic.store.checkpoint_record import PolicyEntry
     from mosaic.store.checkpoints import Checkpoint
     from mosaic.store.policies.foreign_checkpoint import ForeignSource
     from mosaic.store.policies.init_source import InitSource
@@ -113,6 +114,11 @@ class Sb3Worker:
         from mosaic.workers.sb3.checkpoint.zip_policy import play_source
 
         return dict.fromkeys(request.agents, play_source(source, request))
+
+    def convert_foreign(self, source: ForeignSource, folder: Path, request: PolicyRequest) -> dict[str, PolicyEntry]:
+        from mosaic.workers.sb3.checkpoint.zip_policy import convert_zip
+
+        return convert_zip(source, folder, request)
 
     def exportable(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> ExportablePolicy:
         from mosaic.workers.sb3.checkpoint.exportable import load_exportable

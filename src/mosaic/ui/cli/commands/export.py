@@ -22,7 +22,7 @@ def export(
         str | None,
         typer.Argument(
             metavar="[RUN]",
-            help="The run: its id, a unique prefix, its name, or latest.",
+            help="The run: its id, a unique prefix, its name, or latest; or checkpoint:PATH.",
             show_default="in a project its newest",
         ),
     ] = None,
@@ -60,6 +60,12 @@ def export(
     observations: Annotated[
         int | None, typer.Option("--observations", min=1000, help="How many to compare on. Default: 1000.")
     ] = None,
+    env: Annotated[
+        str | None, typer.Option("--env", metavar="ENV", help="Env of a checkpoint:PATH that another program wrote.")
+    ] = None,
+    algo: Annotated[
+        str | None, typer.Option("--algo", help="Algorithm of a checkpoint:PATH. Default: found in the file.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Export in the background and return.")] = False,
     project: ProjectOption = None,
@@ -77,6 +83,7 @@ def export(
     from mosaic.core.errors import InputError
     from mosaic.runs.exporting.jobs import ExportJobs
     from mosaic.store.policies.run_policy import parse_run_reference
+    from mosaic.ui.cli.export_path import PathOptions, export_path
     from mosaic.ui.cli.export_request import TypedExport, with_export_preset
     from mosaic.ui.cli.export_view import export_here, say_detached
     from mosaic.ui.cli.options import give_trust
@@ -89,6 +96,13 @@ def export(
     asked = with_export_preset(typed, ProjectOptions(project, preset, no_project))
     assert asked.run is not None
     assert asked.out is not None
+    if asked.run.startswith("checkpoint:"):
+        if detach:
+            raise InputError(f"'{asked.run}' is exported at once: leave --detach out.")
+        export_path(asked, PathOptions(env, algo, tolerance, observations, overwrite), json)
+        return
+    if env is not None or algo is not None:
+        raise InputError("--env and --algo belong to checkpoint:PATH of another program: a run names its own.")
     name, which, named = parse_run_reference(f"{asked.run.removeprefix('run:')}@{asked.checkpoint or 'latest'}")
     assert named is None
     comparison = {"tolerance": tolerance, "observations": observations}

@@ -34,6 +34,19 @@ _CLASSES = {
 }
 
 
+def load_model(path: Path, algorithm: str) -> Any:
+    """Return the model in a zip, loaded by SB3: the caller has made sure that the user trusts it."""
+    module, _, name = _CLASSES[algorithm].partition(":")
+    try:
+        loader: Any = getattr(import_module(module), name)
+    except ImportError as error:
+        raise MissingExtraError(f"'{path}' needs SB3 itself: pip install 'mosaic-rl[sb3]'") from error
+    try:
+        return loader.load(path, device="cpu")
+    except Exception as error:  # whatever the user's own classes raise
+        raise FormatError(f"'{path}': SB3 cannot load it: {type(error).__name__}: {error}") from error
+
+
 class TrustedSb3Controller:
     """Controller that asks SB3's `predict`. Every agent has its own memory."""
 
@@ -44,15 +57,7 @@ class TrustedSb3Controller:
                 "instead of a temperature."
             )
         self._deterministic = request.sampling is None
-        module, _, name = _CLASSES[algorithm].partition(":")
-        try:
-            loader: Any = getattr(import_module(module), name)
-        except ImportError as error:
-            raise MissingExtraError(f"'{request.reference}' needs SB3 itself: pip install 'mosaic-rl[sb3]'") from error
-        try:
-            self._model = loader.load(path, device="cpu")
-        except Exception as error:  # whatever the user's own classes raise
-            raise FormatError(f"'{path}': SB3 cannot load it: {type(error).__name__}: {error}") from error
+        self._model = load_model(path, algorithm)
         spaces = (space_to_json(self._model.observation_space), space_to_json(self._model.action_space))
         self._actions = agent_codes(Sb3Facts(algorithm, *spaces, "ReLU"), request).actions
         self._masked = algorithm == "maskable_ppo"

@@ -23,6 +23,7 @@ from mosaic.policies.controller import (
 )
 from mosaic.policies.network import ScalerArrays
 from mosaic.store.archives.trust import VARIABLE, trust_given
+from mosaic.store.checkpoint_record import PolicyEntry
 from mosaic.store.policies.foreign_checkpoint import ForeignSource
 from mosaic.workers.sb3.checkpoint.controllers import make_controller
 from mosaic.workers.sb3.checkpoint.facts import (
@@ -35,6 +36,7 @@ from mosaic.workers.sb3.checkpoint.facts import (
     Sb3Policy,
     Weights,
     acting_weights,
+    save_policy,
 )
 from mosaic.workers.sb3.checkpoint.space_text import UnreadableSpaceError, space_from_fields
 from mosaic.workers.sb3.checkpoint.statistics import read_statistics, scaler_of, statistics_beside
@@ -242,6 +244,28 @@ def play_source(source: ForeignSource, request: PolicyRequest) -> PolicyControll
         path=str(source.path), algo=source.algorithm, sample=asked, temperature=drawn.temperature if drawn else None
     )
     return _make(options, request)
+
+
+def convert_zip(source: ForeignSource, folder: Path, request: PolicyRequest) -> dict[str, PolicyEntry]:
+    """Write the policy of a zip as a run writes it; what only a pickle could restore needs `--trust`."""
+    if source.policy not in (None, POLICY):
+        raise InputError(f"'{request.reference}': a zip of SB3 holds one policy, without a name. Leave policy out.")
+    found = read_zip(source.path)
+    algorithm = _algorithm(found, source.algorithm)
+    try:
+        policy = describe_zip(found, algorithm)
+    except NeedsPickleError:
+        if not trust_given():
+            raise
+        from mosaic.workers.sb3.checkpoint.trusted_controller import load_model
+        from mosaic.workers.sb3.checkpoint.writer import describe_model
+
+        policy = describe_model(load_model(source.path, algorithm))
+        policy = policy._replace(scaler=_scaler(found, policy.facts.observation))
+    make_controller(policy, request).close()  # refuses what does not fit, with the differences
+    save_policy(folder / f"{POLICY}.safetensors", policy)
+    stochastic = ALGORITHMS[algorithm] in ("actor_critic", "squashed")
+    return {POLICY: PolicyEntry(files=(f"{POLICY}.safetensors",), agents=("*",), stochastic=stochastic)}
 
 
 def _make(options: Sb3PolicyOptions, request: PolicyRequest) -> PolicyController:

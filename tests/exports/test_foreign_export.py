@@ -1,0 +1,85 @@
+"""Checkpoints of other programs become files: the same comparison, the same refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mosaic import load_policy
+from mosaic.ui.cli.main import main
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("MOSAIC_TRUST", raising=False)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as rl-baselines3-zoo leaves it, with statistics of VecNormalize."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    folder = tmp_path_factory.mktemp("logs") / "ppo"
+    env = VecNormalize(make_vec_env("CartPole-v1", 1, seed=0), clip_obs=2.0)
+    model = PPO("MlpPolicy", env, n_steps=32, batch_size=32, n_epochs=1, seed=0, device="cpu").learn(64)
+    for number in (9, 10):
+        (folder / f"CartPole-v1_{number}").mkdir(parents=True)
+        model.save(folder / f"CartPole-v1_{number}" / "CartPole-v1.zip")
+    (folder / "CartPole-v1_10" / "CartPole-v1").mkdir()
+    env.save(str(folder / "CartPole-v1_10" / "CartPole-v1" / "vecnormalize.pkl"))
+    return folder
+
+
+def command(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["export", *words])
+    code: Any = ended.value.code
+    return int(code)
+
+
+def test_the_newest_experiment_is_exported_with_its_statistics(
+    here: Path, experiment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(f"checkpoint:{experiment}", "--env", "gym/CartPole-v1", "--out", "pole.onnx", "--json") == 0
+    (file,) = json.loads(capsys.readouterr().out)["files"]
+    assert (file["policy"], file["agents"], file["action_agreement"]) == ("policy", ["agent_0"], 1.0)
+    zipped = experiment / "CartPole-v1_10" / "CartPole-v1.zip"
+    random = np.random.default_rng(0)
+    with (
+        load_policy("onnx:pole.onnx", "gym/CartPole-v1") as exported,
+        load_policy(f"sb3:{zipped}", "gym/CartPole-v1") as played,
+    ):
+        for shown in random.normal(0, 1, (50, 4)).astype(np.float32):
+            assert exported.predict(shown) == played.predict(shown)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "does not name its env"),
+        (("--env", "gym/MountainCar-v0"), "whose spaces differ"),
+        (("--env", "gym/CartPole-v1", "--algo", "sac"), "holds no sac policy"),
+        (("--env", "gym/CartPole-v1", "--algo", "pppo"), "Did you mean 'ppo'"),
+        (("--env", "gym/CartPole-v1", "--policy", "red"), "There is no policy"),
+        (("--env", "gym/CartPole-v1", "--checkpoint", "best"), "names one checkpoint: leave --checkpoint out"),
+        (("--env", "gym/CartPole-v1", "--detach"), "leave --detach out"),
+    ],
+)
+def test_refusals(
+    words: tuple[str, ...], reason: str, here: Path, experiment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = experiment / "CartPole-v1_10" / "CartPole-v1.zip"
+    assert command(f"checkpoint:{path}", "--out", "x.onnx", *words) == 2
+    assert reason in " ".join(capsys.readouterr().err.split())
+    assert os.listdir() == []
