@@ -11,9 +11,9 @@ from mosaic.core.errors import MosaicError, unknown
 from mosaic.server.context import ServerContext
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE
+from mosaic.ui.series import GROUP, seed_group
 from mosaic.ui.web.components.live import MOST_SOURCES, Source
 from mosaic.ui.web.components.theme import title
-from mosaic.ui.web.series_api import GROUP, seed_group
 
 _TOO_MANY = (
     "{curves} curves cannot be told apart in one chart: the first {most} are shown. "
@@ -76,5 +76,5 @@ def _found(context: ServerContext, asked: str) -> str:
     groups = sorted({row.group for row in context.store.index.list() if row.group})
     if (name := asked.removeprefix(GROUP)) not in groups:
         raise unknown("seed group", name, groups)
-    seed_group(context, name)  # raises where a mean over it has no meaning
+    seed_group(context.store, name)  # raises where a mean over it has no meaning
     return asked

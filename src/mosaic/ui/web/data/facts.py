@@ -27,10 +27,10 @@ from mosaic.store.state import LIVE
 from mosaic.store.views import CurvePoints, RunDetails, curve_of, details_of
 from mosaic.telemetry.curves.curves import Curves
 from mosaic.telemetry.events.event import MetricEvent
+from mosaic.ui.series import seed_group
 from mosaic.ui.web.data.draft import Checked, check
 from mosaic.ui.web.data.env_info import EnvLook, look_at
 from mosaic.ui.web.data.progress import Iteration, StartStage
-from mosaic.ui.web.series_api import seed_group
 
 _BYTES = 256 << 10
 
@@ -128,7 +128,7 @@ class Facts:
 
     def _is_seed_group(self, name: str) -> bool:
         try:
-            return bool(name and seed_group(self._context, name))
+            return bool(name and seed_group(self._context.store, name))
         except InputError:
             return False
 

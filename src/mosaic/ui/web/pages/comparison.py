@@ -10,13 +10,13 @@ from mosaic.core.ids import Json
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import State
 from mosaic.ui.cli.group_results import differences
+from mosaic.ui.series import GROUP
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.live import MOST_SOURCES, ChartLine, LiveFeed, Source, chart, chart_height, way_back
 from mosaic.ui.web.components.theme import count, number, series_key, title
 from mosaic.ui.web.components.widgets import Segmented, box, button, panel, raw, replace_address, select, toggle
 from mosaic.ui.web.data.compared_runs import address, mean_of, read_compared, sources_of
 from mosaic.ui.web.data.facts import REWARD, Facts
-from mosaic.ui.web.series_api import GROUP
 
 _AXES = {"env_steps": "Env steps", "timestamp": "Wall time", "episodes_total": "Episodes"}
 _MOST_IN_TABLE = 6  # a table with more columns is hard to read
