@@ -53,6 +53,18 @@ class WorkerRow(ResponseModel):
     capabilities: dict[str, object] | None
 
 
+def worker_row(name: str) -> WorkerRow:
+    """Describe a worker of this machine, installed or not."""
+    from mosaic.core.errors import MissingExtraError
+    from mosaic.workers.registry import load_worker
+
+    try:
+        info = load_worker(name).info
+    except MissingExtraError as error:
+        return WorkerRow(id=name, installed=False, install=str(error), capabilities=None)
+    return WorkerRow(id=name, installed=True, install=None, capabilities=info.model_dump(mode="json"))
+
+
 class PolicyRow(ResponseModel):
     id: str
     usage: str

@@ -24,6 +24,7 @@ from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.core.ids import JsonObject
 from mosaic.runs.run import WaitedTooLongError
 from mosaic.server.client.address import SshAddress, Tunnel, check_url, find_token
+from mosaic.server.machine_load import MachineLoad
 from mosaic.server.schemas import EnvRow, Events, FindingRow, Health, PolicyRow, WorkerRow
 from mosaic.server.streams.shared import ENDED_CODE
 from mosaic.store.logs import Stream
@@ -156,6 +157,10 @@ class Client:
         """Return a project with the settings of its presets."""
         return self.ask(ProjectDetails, "GET", f"/projects/{_quoted(name)}")
 
+    def forget_project(self, name: str) -> None:
+        """Remove a project from the server's list; its folder and its runs stay."""
+        self.send("DELETE", f"/projects/{_quoted(name)}")
+
     def run(self, ref: str) -> RemoteRun:
         """Find a run by id, unique prefix, name or `latest`."""
         return RemoteRun(self, self.ask(RunDetails, "GET", f"/runs/{_quoted(ref)}").run_id)
@@ -178,6 +183,10 @@ class Client:
 
     def doctor(self) -> list[FindingRow]:
         return self._list(FindingRow, "/doctor", {})
+
+    def machine(self) -> MachineLoad:
+        """Return the load of the server's machine."""
+        return self.ask(MachineLoad, "GET", "/machine")
 
     def health(self) -> Health:
         """Return the server's health; a degraded server sends the same document with status 503."""

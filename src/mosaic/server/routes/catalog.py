@@ -5,19 +5,21 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from mosaic.config.run import run_schema
-from mosaic.core.errors import MissingExtraError, MosaicError
+from mosaic.core.errors import MosaicError
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.version import VERSION
 from mosaic.envs import catalog
 from mosaic.policies.controller import PolicyKind
 from mosaic.server.context import ServerContext
-from mosaic.server.schemas import EnvRow, FindingRow, Health, PolicyRow, WorkerRow
+from mosaic.server.machine_load import MachineLoad, MachineMeter
+from mosaic.server.schemas import EnvRow, FindingRow, Health, PolicyRow, WorkerRow, worker_row
 from mosaic.store.state import LIVE, State
 from mosaic.workers.registry import load_worker, options_schema
 
 
 def routes(context: ServerContext) -> APIRouter:
     router = APIRouter(tags=["catalog"])
+    meter = MachineMeter()
 
     @router.get("/health", responses={503: {"model": Health, "description": "Degraded: `problems` says why."}})
     def health(response: Response) -> Health:
@@ -44,7 +46,7 @@ def routes(context: ServerContext) -> APIRouter:
 
     @router.get("/workers")
     def workers() -> list[WorkerRow]:
-        return [_worker(name) for name in plugins("mosaic.workers")]
+        return [worker_row(name) for name in plugins("mosaic.workers")]
 
     @router.get("/policies")
     def policies() -> list[PolicyRow]:
@@ -63,15 +65,12 @@ def routes(context: ServerContext) -> APIRouter:
     def doctor() -> list[FindingRow]:
         return [FindingRow.model_validate(finding, from_attributes=True) for finding in context.doctor()]
 
+    @router.get("/machine")
+    def machine() -> MachineLoad:
+        """Return the load of the machine since the last request."""
+        return meter.read()
+
     return router
-
-
-def _worker(name: str) -> WorkerRow:
-    try:
-        info = load_worker(name).info
-    except MissingExtraError as error:
-        return WorkerRow(id=name, installed=False, install=str(error), capabilities=None)
-    return WorkerRow(id=name, installed=True, install=None, capabilities=info.model_dump(mode="json"))
 
 
 def _policy(name: str) -> PolicyRow:

@@ -78,10 +78,10 @@ class _LocalBackend:
         return Trainer()
 
     def submit(self, config: ResolvedConfig) -> BackendRun:
-        return _LocalRun(self._trainer.submit(config))
+        return LocalRun(self._trainer.submit(config))
 
     def submit_group(self, config: ResolvedConfig, seeds: int) -> list[BackendRun]:
-        return [_LocalRun(run) for run in self._trainer.submit_group(config, seeds)]
+        return [LocalRun(run) for run in self._trainer.submit_group(config, seeds)]
 
     def runs(self, *, project: str | None = None) -> list[RunRow]:
         from mosaic.store.store import Store
@@ -96,7 +96,7 @@ class _LocalBackend:
         return rows
 
     def run(self, ref: str) -> BackendRun:
-        return _LocalRun(self._trainer.run(ref))
+        return LocalRun(self._trainer.run(ref))
 
     def sessions(self) -> list[LiveRow]:
         from mosaic.store.store import home
@@ -111,7 +111,9 @@ class _LocalBackend:
         return _LocalSession(find_session(home(), session_id))
 
 
-class _LocalRun:
+class LocalRun:
+    """A run of this machine's store."""
+
     def __init__(self, run: Run) -> None:
         self._run, self.id = run, run.id
 

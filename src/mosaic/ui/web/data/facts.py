@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from time import monotonic
 from typing import TypeVar, cast
 
-import psutil
 from nicegui import run as threads
 
 from mosaic.config.loading import parse_run_config
@@ -19,6 +17,7 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import EnvID, Json
 from mosaic.server.context import ServerContext
 from mosaic.server.env_trial import check_environment
+from mosaic.server.machine_load import MachineLoad, MachineMeter
 from mosaic.server.schemas import FindingRow
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.projects.registry import ProjectDetails, ProjectRow
@@ -77,13 +76,6 @@ _TREND_POINTS, _TREND_FRESH_S = 120, 5.0
 _MOST_KEPT = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class MachineLoad:
-    cpu: float  # percent of all cores
-    used_gb: float
-    memory_gb: float
-
-
 class Facts:
     """Cached, thread-safe facts, at most a second old by default."""
 
@@ -91,7 +83,7 @@ class Facts:
         self._context, self._clock = context, clock
         self._kept: dict[Hashable, tuple[float, object]] = {}
         self._lock = Lock()
-        psutil.cpu_percent()  # the first call always returns 0
+        self._meter = MachineMeter(gpus=False)
 
     def rows(self) -> list[RunSummary]:
         """Return all runs, newest first."""
@@ -193,7 +185,7 @@ class Facts:
         check_environment(config.environment)
 
     def machine(self) -> MachineLoad:
-        return self._fresh("machine", _machine)
+        return self._fresh("machine", self._meter.read)
 
     def doctor(self, *, again: bool = False) -> list[FindingRow]:
         if again:
@@ -222,8 +214,3 @@ class Facts:
                 self._kept.clear()
             self._kept[key] = (self._clock() + for_s, value)
         return value
-
-
-def _machine() -> MachineLoad:
-    memory = psutil.virtual_memory()
-    return MachineLoad(psutil.cpu_percent(), (memory.total - memory.available) / 1e9, memory.total / 1e9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -69,13 +69,22 @@ class SchemaField:
 
 
 def fields_of(model: type[BaseModel]) -> list[SchemaField]:
-    schema = model.model_json_schema()
-    required = set(schema.get("required", ()))
     defaults = {name: field.get_default(call_default_factory=True) for name, field in model.model_fields.items()
                 if not field.is_required()}  # fmt: skip
-    plain = json.loads(json.dumps(defaults, default=_as_json))
+    return fields_of_schema(model.model_json_schema(), json.loads(json.dumps(defaults, default=_as_json)))
+
+
+def fields_of_schema(schema: Mapping[str, Any], defaults: Mapping[str, Json] | None = None) -> list[SchemaField]:
+    """Return the fields of a JSON schema; without `defaults`, those that it states itself."""
+    required = set(schema.get("required", ()))
     return [
-        _field(name, spec, schema.get("$defs", {}), plain.get(name), name in required)
+        _field(
+            name,
+            spec,
+            schema.get("$defs", {}),
+            spec.get("default") if defaults is None else defaults.get(name),
+            name in required,
+        )
         for name, spec in schema["properties"].items()
     ]
 

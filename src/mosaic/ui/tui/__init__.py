@@ -1,0 +1,1 @@
+"""Terminal app: the whole workbench over ssh."""

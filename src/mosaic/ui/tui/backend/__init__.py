@@ -1,0 +1,1 @@
+"""Sources of what the terminal app shows: this machine, or a server."""

@@ -1,0 +1,182 @@
+"""Backend on this machine's store: the functions that the server's routes call too. Imports wait until first use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mosaic.core.ids import Json
+from mosaic.ui.tui.backend.protocol import StartedRuns
+
+if TYPE_CHECKING:
+    from mosaic.runs.trainer import Trainer
+    from mosaic.server.machine_load import MachineLoad, MachineMeter
+    from mosaic.server.schemas import EnvRow, FindingRow, WorkerRow
+    from mosaic.store.projects.registry import ProjectDetails, ProjectRow
+    from mosaic.store.store import Store
+    from mosaic.store.views import RunRow
+    from mosaic.ui.cli.backend import BackendRun
+    from mosaic.ui.series import ManySeries, SeriesQuery
+    from mosaic.ui.web.data.draft import Checked
+    from mosaic.ui.web.data.schema_fields import SchemaField
+
+
+class LocalBackend:
+    place = "this machine"
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        """Read the store of $MOSAIC_HOME; `say` takes notes for users, such as a run that cannot be read."""
+        home = _Home()
+        self.runs = _LocalRuns(home, say)
+        self.metrics = _LocalMetrics(home)
+        self.machine = _LocalMachine()
+        self.projects = _LocalProjects(home)
+        self.catalog = LocalCatalog()
+
+
+class _Home:
+    @cached_property
+    def store(self) -> Store:
+        from mosaic.store.store import Store
+
+        return Store()
+
+    @cached_property
+    def trainer(self) -> Trainer:
+        from mosaic.runs.trainer import Trainer
+
+        return Trainer(self.store.home)
+
+
+class _LocalRuns:
+    def __init__(self, home: _Home, say: Callable[[str], None]) -> None:
+        self._home, self._say = home, say
+
+    def rows(self) -> list[RunRow]:
+        from mosaic.store.views import row_of
+
+        index = self._home.store.index
+        rows = [row_of(summary) for summary in index.list()]
+        notes, index.notes = index.notes, []
+        for text in notes:
+            self._say(text)
+        return rows
+
+    def run(self, ref: str) -> BackendRun:
+        from mosaic.ui.cli.backend import LocalRun
+
+        return LocalRun(self._home.trainer.run(ref))
+
+    def start(self, document: Mapping[str, Json], seeds: int, *, queue: bool) -> StartedRuns:
+        from mosaic.config.loading import parse_run_config
+        from mosaic.workers.resolution import resolve
+
+        resolved = resolve(parse_run_config(document))
+        trainer = self._home.trainer
+        if seeds > 1:
+            made = trainer.submit_group(resolved, seeds, start=not queue)
+        else:
+            made = [trainer.submit(resolved, start=not queue)]
+        return StartedRuns(tuple(run.id for run in made), queue)
+
+    def start_queued(self, ref: str) -> None:
+        self._home.trainer.run(ref).start()
+
+    def check(self, document: Mapping[str, Json]) -> Checked:
+        from mosaic.ui.web.data.draft import check
+
+        return check(document)
+
+
+class _LocalMetrics:
+    def __init__(self, home: _Home) -> None:
+        self._home = home
+
+    def names(self, ref: str) -> tuple[str, ...]:
+        from mosaic.telemetry.curves.curves import Curves
+
+        return Curves(self._home.store.resolve(ref).path).names()
+
+    def series(self, asked: SeriesQuery) -> ManySeries:
+        from mosaic.ui.series import read_series
+
+        return read_series(self._home.store, asked)
+
+
+class _LocalMachine:
+    @cached_property
+    def _meter(self) -> MachineMeter:
+        from mosaic.server.machine_load import MachineMeter
+
+        return MachineMeter()
+
+    def load(self) -> MachineLoad:
+        return self._meter.read()
+
+    def doctor(self) -> list[FindingRow]:
+        from mosaic.server.schemas import FindingRow
+        from mosaic.ui.health import examine
+
+        return [FindingRow.model_validate(finding, from_attributes=True) for finding in examine()]
+
+
+class _LocalProjects:
+    def __init__(self, home: _Home) -> None:
+        self._home = home
+
+    def rows(self) -> list[ProjectRow]:
+        return self._home.store.projects.rows()
+
+    def details(self, name: str) -> ProjectDetails:
+        return self._home.store.projects.details(name)
+
+    def create(self, folder: str, name: str, env: str) -> str:
+        from mosaic.store.projects.project import PROJECT_FILE, create_project, read_project
+
+        path = Path(folder).expanduser().absolute()
+        if (path / PROJECT_FILE).exists():
+            project = read_project(path)
+        else:
+            document: dict[str, object] = {"name": name or path.name}
+            project = create_project(path, document | ({"env": env} if env else {}))
+        self._home.store.projects.register(project)
+        return project.name
+
+    def rename(self, name: str, new_name: str) -> None:
+        self._home.store.projects.rename(name, new_name)
+
+    def forget(self, name: str) -> None:
+        self._home.store.projects.forget(name)
+
+
+class LocalCatalog:
+    def envs(self) -> list[EnvRow]:
+        from mosaic.envs import catalog
+        from mosaic.server.schemas import EnvRow
+
+        return [EnvRow.model_validate(entry, from_attributes=True) for entry in catalog.entries(None)]
+
+    def workers(self) -> list[WorkerRow]:
+        from mosaic.core.plugins import plugins
+        from mosaic.server.schemas import worker_row
+
+        return [worker_row(name) for name in plugins("mosaic.workers")]
+
+    def policies(self) -> Sequence[str]:
+        from mosaic.core.plugins import plugins
+
+        return tuple(plugins("mosaic.policies"))
+
+    def options(self, worker: str, algorithm: str) -> list[SchemaField]:
+        from mosaic.ui.web.data.schema_fields import fields_of
+        from mosaic.workers.registry import load_worker
+
+        return fields_of(load_worker(worker).options(algorithm))
+
+    def complaints(self, worker: str, algorithm: str, values: Mapping[str, Json]) -> dict[str, str]:
+        from mosaic.ui.web.data.schema_fields import complaints
+        from mosaic.workers.registry import load_worker
+
+        return complaints(load_worker(worker).options(algorithm), values)

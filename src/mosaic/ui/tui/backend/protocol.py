@@ -1,0 +1,110 @@
+"""Protocols of what the terminal app reads and asks for; this machine and a server implement them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from mosaic.core.ids import Json
+
+if TYPE_CHECKING:
+    from mosaic.server.machine_load import MachineLoad
+    from mosaic.server.schemas import EnvRow, FindingRow, WorkerRow
+    from mosaic.store.projects.registry import ProjectDetails, ProjectRow
+    from mosaic.store.views import RunRow
+    from mosaic.ui.cli.backend import BackendRun
+    from mosaic.ui.series import ManySeries, SeriesQuery
+    from mosaic.ui.web.data.draft import Checked
+    from mosaic.ui.web.data.schema_fields import SchemaField
+
+
+@dataclass(frozen=True, slots=True)
+class StartedRuns:
+    """Runs that were created; `queued`: they wait until a server starts them."""
+
+    run_ids: tuple[str, ...]
+    queued: bool
+
+
+class RunSource(Protocol):
+    def rows(self) -> list[RunRow]:
+        """Return all runs, newest first."""
+        ...
+
+    def run(self, ref: str) -> BackendRun: ...
+
+    def start(self, document: Mapping[str, Json], seeds: int, *, queue: bool) -> StartedRuns:
+        """Create one run per seed and start them; with `queue`, leave that to a server."""
+        ...
+
+    def start_queued(self, ref: str) -> None:
+        """Start a run that waits in the queue."""
+        ...
+
+    def check(self, document: Mapping[str, Json]) -> Checked:
+        """Resolve a draft, or say what is wrong with it."""
+        ...
+
+
+class MetricSource(Protocol):
+    def names(self, ref: str) -> tuple[str, ...]:
+        """Return every metric that a run has reported."""
+        ...
+
+    def series(self, asked: SeriesQuery) -> ManySeries: ...
+
+
+class MachineSource(Protocol):
+    def load(self) -> MachineLoad: ...
+
+    def doctor(self) -> list[FindingRow]: ...
+
+
+class ProjectSource(Protocol):
+    def rows(self) -> list[ProjectRow]: ...
+
+    def details(self, name: str) -> ProjectDetails: ...
+
+    def create(self, folder: str, name: str, env: str) -> str:
+        """Create a project, or open the one that the folder has; return its name."""
+        ...
+
+    def rename(self, name: str, new_name: str) -> None: ...
+
+    def forget(self, name: str) -> None:
+        """Remove a project from the list; its folder and its runs stay."""
+        ...
+
+
+class CatalogSource(Protocol):
+    def envs(self) -> list[EnvRow]: ...
+
+    def workers(self) -> list[WorkerRow]: ...
+
+    def policies(self) -> Sequence[str]:
+        """Return the kinds of policies, as in references."""
+        ...
+
+    def options(self, worker: str, algorithm: str) -> list[SchemaField]:
+        """Return the fields of `training.params`."""
+        ...
+
+    def complaints(self, worker: str, algorithm: str, values: Mapping[str, Json]) -> dict[str, str]:
+        """Return what is wrong with options, by their name."""
+        ...
+
+
+class Backend(Protocol):
+    """Everything that the terminal app shows and does comes from here."""
+
+    @property
+    def place(self) -> str:
+        """Return `this machine`, or the address of the server."""
+        ...
+
+    runs: RunSource
+    metrics: MetricSource
+    machine: MachineSource
+    projects: ProjectSource
+    catalog: CatalogSource

@@ -1,0 +1,142 @@
+"""Backend on a server: the HTTP API, through the client that the command line uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
+
+from mosaic.core.errors import InputError, MissingExtraError, MosaicError, UnknownNameError
+from mosaic.core.ids import Json
+from mosaic.server.client.client import Client
+from mosaic.ui.series import ManySeries, SeriesQuery
+from mosaic.ui.tui.backend.local import LocalCatalog
+from mosaic.ui.tui.backend.protocol import StartedRuns
+from mosaic.ui.web.data.draft import Checked, group_documents
+from mosaic.ui.web.data.schema_fields import SchemaField, fields_of_schema
+
+if TYPE_CHECKING:
+    from mosaic.server.machine_load import MachineLoad
+    from mosaic.server.schemas import EnvRow, FindingRow, WorkerRow
+    from mosaic.store.projects.registry import ProjectDetails, ProjectRow
+    from mosaic.store.views import RunRow
+    from mosaic.ui.cli.backend import BackendRun
+
+_THERE = "Projects are created, renamed and opened on the server's own machine: mosaic projects --help"
+_NAMES = TypeAdapter(tuple[str, ...])
+
+
+class RemoteBackend:
+    def __init__(self, client: Client) -> None:
+        self.place = client.url
+        self.runs = _RemoteRuns(client)
+        self.metrics = _RemoteMetrics(client)
+        self.machine = _RemoteMachine(client)
+        self.projects = _RemoteProjects(client)
+        self.catalog = _RemoteCatalog(client)
+
+
+class _RemoteRuns:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def rows(self) -> list[RunRow]:
+        return self._client.runs()
+
+    def run(self, ref: str) -> BackendRun:
+        return self._client.run(ref)
+
+    def start(self, document: Mapping[str, Json], seeds: int, *, queue: bool) -> StartedRuns:
+        """Queue the runs: a server starts them as soon as its limits allow."""
+        group, documents = group_documents(document, seeds)
+        made = [self._client.submit(each, group=group) for each in documents]
+        return StartedRuns(tuple(run.id for run in made), queued=True)
+
+    def start_queued(self, ref: str) -> None:
+        raise InputError("The server starts its queued runs itself, as soon as its limits allow.")
+
+    def check(self, document: Mapping[str, Json]) -> Checked:
+        """Check the form of the document; the server resolves it when it is started."""
+        from mosaic.config.loading import parse_run_config
+
+        try:
+            return Checked(parse_run_config(document))
+        except MosaicError as error:
+            return Checked(None, str(error))
+
+
+class _RemoteMetrics:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def names(self, ref: str) -> tuple[str, ...]:
+        run_id = self._client.run(ref).id
+        return _NAMES.validate_json(self._client.send("GET", f"/runs/{run_id}/metric-names").content)
+
+    def series(self, asked: SeriesQuery) -> ManySeries:
+        params: dict[str, str | int | float | Sequence[str]] = {"ref": asked.refs, "metric": asked.metrics}
+        params |= {"x": asked.x, "points": asked.points}
+        params |= {} if asked.start is None else {"start": asked.start}
+        params |= {} if asked.stop is None else {"stop": asked.stop}
+        try:
+            return self._client.ask(ManySeries, "GET", "/series", params=params)
+        except UnknownNameError as error:
+            if "Not Found" in str(error):
+                raise InputError("This server sends no charts: it was started with --no-pages.") from error
+            raise
+
+
+class _RemoteMachine:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def load(self) -> MachineLoad:
+        return self._client.machine()
+
+    def doctor(self) -> list[FindingRow]:
+        return self._client.doctor()
+
+
+class _RemoteProjects:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def rows(self) -> list[ProjectRow]:
+        return self._client.projects()
+
+    def details(self, name: str) -> ProjectDetails:
+        return self._client.project(name)
+
+    def create(self, folder: str, name: str, env: str) -> str:
+        raise InputError(_THERE)
+
+    def rename(self, name: str, new_name: str) -> None:
+        raise InputError(_THERE)
+
+    def forget(self, name: str) -> None:
+        self._client.forget_project(name)
+
+
+class _RemoteCatalog:
+    def __init__(self, client: Client) -> None:
+        self._client, self._here = client, LocalCatalog()
+
+    def envs(self) -> list[EnvRow]:
+        return self._client.envs()
+
+    def workers(self) -> list[WorkerRow]:
+        return self._client.workers()
+
+    def policies(self) -> Sequence[str]:
+        return tuple(row.id for row in self._client.policies())
+
+    def options(self, worker: str, algorithm: str) -> list[SchemaField]:
+        return fields_of_schema(self._client.schema(worker, algorithm))
+
+    def complaints(self, worker: str, algorithm: str, values: Mapping[str, Json]) -> dict[str, str]:
+        """Check with this machine's worker; options of one that only the server has are checked there, at the start."""
+        try:
+            return self._here.complaints(worker, algorithm, values)
+        except (UnknownNameError, MissingExtraError):
+            return {}

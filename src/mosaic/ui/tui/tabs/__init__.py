@@ -1,0 +1,1 @@
+"""Tabs of the terminal app."""
