@@ -28,6 +28,7 @@ from mosaic.ui.cli.commands.runs import app as runs_app
 from mosaic.ui.cli.commands.serve import serve
 from mosaic.ui.cli.commands.share import bundle, pull, push
 from mosaic.ui.cli.commands.train import train
+from mosaic.ui.cli.commands.tui import tui
 from mosaic.ui.cli.commands.tune import tune
 from mosaic.ui.cli.commands.watch import watch
 from mosaic.ui.cli.options import SettingsCommand
@@ -65,7 +66,7 @@ def _root(
 
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(demo, envs, workers, policies, doctor, check, probe, schema),
-    *(train, tune, watch, evaluate, tournament, play, replay, export, bundle, push, pull, serve),
+    *(train, tune, watch, evaluate, tournament, play, replay, export, bundle, push, pull, serve, tui),
 )
 for command in COMMANDS:
     app.command(name=command.__name__, cls=SettingsCommand)(command)

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mosaic.core.ids import Json
-from mosaic.ui.tui.backend.protocol import StartedRuns
+from mosaic.ui.tui.backend.protocol import (
+    CatalogSource,
+    MachineSource,
+    MetricSource,
+    ProjectSource,
+    RunSource,
+    StartedRuns,
+)
 
 if TYPE_CHECKING:
     from mosaic.runs.trainer import Trainer
@@ -29,11 +36,11 @@ class LocalBackend:
     def __init__(self, say: Callable[[str], None]) -> None:
         """Read the store of $MOSAIC_HOME; `say` takes notes for users, such as a run that cannot be read."""
         home = _Home()
-        self.runs = _LocalRuns(home, say)
-        self.metrics = _LocalMetrics(home)
-        self.machine = _LocalMachine()
-        self.projects = _LocalProjects(home)
-        self.catalog = LocalCatalog()
+        self.runs: RunSource = _LocalRuns(home, say)
+        self.metrics: MetricSource = _LocalMetrics(home)
+        self.machine: MachineSource = _LocalMachine()
+        self.projects: ProjectSource = _LocalProjects(home)
+        self.catalog: CatalogSource = LocalCatalog()
 
 
 class _Home:
@@ -171,12 +178,12 @@ class LocalCatalog:
 
     def options(self, worker: str, algorithm: str) -> list[SchemaField]:
         from mosaic.ui.web.data.schema_fields import fields_of
-        from mosaic.workers.registry import load_worker
+        from mosaic.workers.registry import load_worker, options_model
 
-        return fields_of(load_worker(worker).options(algorithm))
+        return fields_of(options_model(load_worker(worker), algorithm))
 
     def complaints(self, worker: str, algorithm: str, values: Mapping[str, Json]) -> dict[str, str]:
         from mosaic.ui.web.data.schema_fields import complaints
-        from mosaic.workers.registry import load_worker
+        from mosaic.workers.registry import load_worker, options_model
 
-        return complaints(load_worker(worker).options(algorithm), values)
+        return complaints(options_model(load_worker(worker), algorithm), values)

@@ -12,7 +12,14 @@ from mosaic.core.ids import Json
 from mosaic.server.client.client import Client
 from mosaic.ui.series import ManySeries, SeriesQuery
 from mosaic.ui.tui.backend.local import LocalCatalog
-from mosaic.ui.tui.backend.protocol import StartedRuns
+from mosaic.ui.tui.backend.protocol import (
+    CatalogSource,
+    MachineSource,
+    MetricSource,
+    ProjectSource,
+    RunSource,
+    StartedRuns,
+)
 from mosaic.ui.web.data.draft import Checked, group_documents
 from mosaic.ui.web.data.schema_fields import SchemaField, fields_of_schema
 
@@ -30,11 +37,11 @@ _NAMES = TypeAdapter(tuple[str, ...])
 class RemoteBackend:
     def __init__(self, client: Client) -> None:
         self.place = client.url
-        self.runs = _RemoteRuns(client)
-        self.metrics = _RemoteMetrics(client)
-        self.machine = _RemoteMachine(client)
-        self.projects = _RemoteProjects(client)
-        self.catalog = _RemoteCatalog(client)
+        self.runs: RunSource = _RemoteRuns(client)
+        self.metrics: MetricSource = _RemoteMetrics(client)
+        self.machine: MachineSource = _RemoteMachine(client)
+        self.projects: ProjectSource = _RemoteProjects(client)
+        self.catalog: CatalogSource = _RemoteCatalog(client)
 
 
 class _RemoteRuns:

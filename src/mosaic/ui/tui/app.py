@@ -1,0 +1,201 @@
+"""Terminal app: tabs, keys, the status line, and commands to runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import ClassVar, TypeVar, cast
+
+from rich.table import Table
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.events import Resize
+from textual.screen import Screen
+from textual.widgets import ContentSwitcher, Footer, Input, Static
+
+from mosaic.core.errors import MosaicError
+from mosaic.ui.tui.backend.protocol import Backend
+from mosaic.ui.tui.commands import RunCommands
+from mosaic.ui.tui.keys import EVERYWHERE, OF_TABS, bindings, shown
+from mosaic.ui.tui.notices import Kind, StatusLine
+from mosaic.ui.tui.tabs.base import AppTab
+from mosaic.ui.tui.tabs.runs import RunsTab
+from mosaic.ui.tui.widgets.dialogs import Confirm, TextScreen, TooSmall
+
+T = TypeVar("T")
+SMALLEST = (80, 24)
+TABS: tuple[type[AppTab], ...] = (RunsTab,)
+
+
+class TabBar(Static):
+    """Titles of the tabs with their digits."""
+
+    def show(self, active: str) -> None:
+        parts = []
+        for tab in TABS:
+            text = f" {tab.DIGIT} {tab.NAME.title()} "
+            parts.append(f"[reverse b]{text}[/]" if active == tab.NAME else text)
+        self.update("[b #2dbfab] Mosaic [/] " + " ".join(parts))
+
+
+class MosaicTui(App[None]):
+    """The app; everything that it shows and does comes from its backend."""
+
+    CSS_PATH = "tui.tcss"
+    TITLE = "Mosaic"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings(EVERYWHERE),
+        *(Binding(tab.DIGIT, f"tab('{tab.NAME}')", tab.NAME.title(), show=False) for tab in TABS),
+        Binding("left", "step_tab(-1)", show=False),
+        Binding("right", "step_tab(1)", show=False),
+        Binding("escape", "back", show=False),
+        Binding("ctrl+z", "suspend_process", show=False),
+    ]
+
+    def __init__(self, backend: Backend, *, clock: Callable[[], float] = time.time, first_tab: str = "home") -> None:
+        super().__init__()
+        self.backend, self.clock = backend, clock
+        self._tabs = {tab.NAME: tab for tab in TABS}
+        self._active = first_tab if first_tab in self._tabs else TABS[0].NAME
+        self._trail: list[str] = []  # tabs to go back to
+        self._commands = RunCommands(self)
+
+    def compose(self) -> ComposeResult:
+        yield TabBar(id="bar")
+        yield ContentSwitcher(id="tabs")
+        yield StatusLine(self.backend.place, self.clock)
+        yield Footer(compact=True)
+
+    async def on_mount(self) -> None:
+        self.theme = "textual-dark"
+        await self._activate(self._active)
+
+    def on_resize(self, event: Resize) -> None:
+        """Show a message in place of a screen that does not fit."""
+        small = event.size.width < SMALLEST[0] or event.size.height < SMALLEST[1]
+        if isinstance(self.screen, TooSmall):
+            if small:
+                self.screen.tell()
+            else:
+                self.pop_screen()
+        elif small:
+            self.push_screen(TooSmall())
+
+    @property
+    def tab(self) -> AppTab:
+        return self.query_one(f"#{self._active}", AppTab)
+
+    # What tabs use
+
+    def say(self, text: str, kind: Kind = "info") -> None:
+        self.screen_stack[0].query_one(StatusLine).say(text, kind)
+
+    def aside(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        def carry_out() -> None:
+            try:
+                result = work()
+            except (MosaicError, OSError) as error:
+                self.call_from_thread(self.say, str(error) or type(error).__name__, "error")
+            else:
+                self.call_from_thread(done, result)
+
+        self.run_worker(carry_out, thread=True, exit_on_error=True)
+
+    def show_runs(self, refs: Sequence[str]) -> None:
+        self.say(", ".join(refs))
+
+    def show_tab(self, name: str) -> None:
+        if name in self._tabs:
+            self.call_later(self.action_tab, name)
+
+    # Tabs
+
+    async def action_tab(self, name: str) -> None:
+        if name != self._active:
+            self._trail.append(self._active)
+            await self._activate(name)
+
+    async def action_step_tab(self, step: int) -> None:
+        names = list(self._tabs)
+        await self.action_tab(names[(names.index(self._active) + step) % len(names)])
+
+    async def _activate(self, name: str) -> None:
+        switcher = self.query_one(ContentSwitcher)
+        for tab in switcher.query(AppTab):
+            tab.hidden()
+        self._active = name
+        if not switcher.query(f"#{name}"):
+            await switcher.mount(self._tabs[name]())
+        switcher.current = name
+        self.query_one(TabBar).show(name)
+        self.tab.shown()
+
+    async def action_back(self) -> None:
+        if isinstance(self.focused, Input) or self.tab.back():
+            self.tab.back()
+            self.tab.focus_main()
+        elif self._trail:
+            await self._activate(self._trail.pop())
+
+    # Meanings of keys
+
+    def action_new(self) -> None:
+        self.tab.new()
+
+    def action_open(self) -> None:
+        self.tab.open()
+
+    def action_filter(self) -> None:
+        self.tab.filter()
+
+    def action_delete(self) -> None:
+        self.tab.delete()
+
+    def action_stop(self) -> None:
+        self._commands.stop(self.tab)
+
+    def action_pause(self) -> None:
+        self._commands.pause(self.tab)
+
+    def action_resume(self) -> None:
+        self._commands.resume(self.tab)
+
+    def action_checkpoint(self) -> None:
+        self._commands.checkpoint(self.tab)
+
+    def action_messages(self) -> None:
+        history = list(self.screen_stack[0].query_one(StatusLine).history)
+        lines = [notice.dated for notice in reversed(history)]
+        self.push_screen(TextScreen("Messages", "\n".join(lines) or "[dim]There are no messages yet.[/]"))
+
+    def action_help(self) -> None:
+        table = Table.grid(padding=(0, 2))
+        digits = "  ".join(f"{tab.DIGIT} {tab.NAME}" for tab in TABS)
+        table.add_row("digits, ← →", f"change tabs: {digits}")
+        table.add_row("esc", "go back")
+        for key in (*EVERYWHERE, *OF_TABS.get(self._active, ())):
+            table.add_row(shown(key.key), key.help)
+        table.add_row("ctrl+p", "Find any of these actions by name")
+        table.add_row("ctrl+z", "Suspend; fg in the shell comes back")
+        self.push_screen(TextScreen("Keys", table))
+
+    async def action_quit(self) -> None:
+        """Quit at once, or after a confirmation where something would be lost; runs continue."""
+        lost = next((text for tab in self.query(AppTab) if (text := tab.unsaved())), "")
+        if lost:
+            self.push_screen(Confirm(f"{lost} Quit?"), lambda sure: self.exit() if sure else None)
+        else:
+            self.exit()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        for tab in TABS:
+            yield SystemCommand(f"Tab {tab.NAME.title()}", f"Go to {tab.NAME}", partial(self.show_tab, tab.NAME))
+        for key in EVERYWHERE:
+            yield SystemCommand(key.title, key.help, cast(Callable[[], None], partial(self.run_action, key.action)))
+        for key in OF_TABS.get(self._active, ()):
+            yield SystemCommand(key.title, key.help, cast(Callable[[], None], partial(self._tab_action, key.action)))
+
+    async def _tab_action(self, action: str) -> None:
+        await self.run_action(action, self.tab)

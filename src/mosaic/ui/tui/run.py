@@ -1,0 +1,49 @@
+"""Life of the terminal app: its backend, signals, and the terminal as it was before."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from mosaic.core.errors import InputError
+from mosaic.ui.tui.app import MosaicTui
+from mosaic.ui.tui.backend.protocol import Backend
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+def run_tui(server: str | None) -> int:
+    """Run the app until it is quit; return the exit code."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InputError("mosaic tui needs a terminal. Over ssh, ask for one: ssh -t HOST mosaic tui")
+    notes: list[str] = []
+    with _backend(server, notes.append) as backend:
+        app = MosaicTui(backend)
+        asyncio.run(_run(app))
+    return app.return_code or 0
+
+
+@contextmanager
+def _backend(server: str | None, say: Callable[[str], None]) -> Iterator[Backend]:
+    if server is None:
+        from mosaic.ui.tui.backend.local import LocalBackend
+
+        yield LocalBackend(say)
+        return
+    from mosaic.server.client.client import Client
+    from mosaic.ui.tui.backend.remote import RemoteBackend
+
+    with Client(server) as client:
+        client.health()  # a wrong address or token is reported before the screen changes
+        yield RemoteBackend(client)
+
+
+async def _run(app: MosaicTui) -> None:
+    """Run the app; a request to end it restores the terminal as its own quitting does."""
+    loop = asyncio.get_running_loop()
+    for number in _ENDING:
+        loop.add_signal_handler(number, lambda code: app.exit(return_code=128 + code), int(number))
+    await app.run_async()

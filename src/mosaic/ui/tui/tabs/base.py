@@ -1,0 +1,124 @@
+"""Tab of the terminal app: its readers, which rest while it is hidden, and what the keys mean on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol, TypeVar, cast
+
+from textual.containers import Vertical
+
+from mosaic.ui.tui.backend.protocol import Backend
+from mosaic.ui.tui.notices import Kind
+from mosaic.ui.tui.reader import Reader, Reading
+
+T = TypeVar("T")
+
+
+class Shell(Protocol):
+    """The app, as tabs see it."""
+
+    backend: Backend
+    clock: Callable[[], float]
+
+    def say(self, text: str, kind: Kind = "info") -> None: ...
+
+    def aside(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Do work in a thread, then call `done` with its result; an error becomes a message."""
+        ...
+
+    def show_runs(self, refs: Sequence[str]) -> None:
+        """Show the curves of runs."""
+        ...
+
+    def show_tab(self, name: str) -> None: ...
+
+
+class AppTab(Vertical):
+    """A tab. Keys call its methods; one that means nothing here is explained in the status line."""
+
+    NAME: ClassVar[str]
+    DIGIT: ClassVar[str]
+
+    def __init__(self) -> None:
+        super().__init__(id=self.NAME)
+        self._readers: list[Reader[object]] = []
+
+    @property
+    def shell(self) -> Shell:
+        return cast(Shell, self.app)
+
+    @property
+    def backend(self) -> Backend:
+        return self.shell.backend
+
+    def add_reader(
+        self,
+        read: Callable[[], T],
+        show: Callable[[T], None],
+        *,
+        every_s: float,
+        key: Callable[[T], object] = lambda value: value,
+    ) -> Reader[T]:
+        """Add a reader that works while the tab is shown."""
+        reader = Reader(self, read, show, self.fail, every_s=every_s, key=key)
+        self._readers.append(cast(Reader[object], reader))
+        return reader
+
+    def on_reading(self, event: Reading) -> None:
+        event.stop()
+        event.reader.deliver()
+
+    def on_unmount(self) -> None:
+        for reader in self._readers:
+            reader.stop()
+
+    def shown(self) -> None:
+        """Start reading; called whenever the tab comes into view."""
+        for reader in self._readers:
+            reader.start()
+        self.focus_main()
+
+    def hidden(self) -> None:
+        for reader in self._readers:
+            reader.rest()
+
+    def refresh_now(self) -> None:
+        """Read everything again, after a command that changed something."""
+        for reader in self._readers:
+            reader.poke()
+
+    def fail(self, error: str) -> None:
+        self.shell.say(error, "error")
+
+    def focus_main(self) -> None:
+        """Focus what the arrow keys should move in."""
+
+    # Meanings of keys
+
+    def run_ref(self) -> str | None:
+        """Return the run that stop, pause, resume and save concern; None where there is none."""
+        return None
+
+    def new(self) -> None:
+        self.shell.show_tab("train")
+
+    def open(self) -> None:
+        ref = self.run_ref()
+        if ref is None:
+            self.shell.say("Nothing is selected.", "warning")
+        else:
+            self.shell.show_runs([ref])
+
+    def filter(self) -> None:
+        self.shell.say("There is no list to filter on this tab.", "warning")
+
+    def delete(self) -> None:
+        self.shell.say("There is nothing to delete on this tab.", "warning")
+
+    def back(self) -> bool:
+        """Leave what is open inside the tab; return False where nothing is."""
+        return False
+
+    def unsaved(self) -> str:
+        """Return what would be lost by quitting; "" where nothing would."""
+        return ""

@@ -1,0 +1,222 @@
+"""Runs tab: a table of all runs with a filter, marks for a comparison, and why a run failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from rich.markup import escape
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.events import Resize
+from textual.widgets import DataTable, Input, Static
+
+from mosaic.ui.tui.charts.plot import MOST_RUNS
+from mosaic.ui.tui.keys import OF_TABS, bindings, hint
+from mosaic.ui.tui.tabs.base import AppTab
+from mosaic.ui.tui.widgets.dialogs import Confirm
+from mosaic.ui.tui.widgets.tables import KeyedTable
+
+if TYPE_CHECKING:
+    from mosaic.store.views import RunDetails, RunRow
+
+MOST_ROWS = 500
+_LAST_LINES = 4
+_WIDE = 110
+STATE_COLOURS = {
+    "running": "#2dbfab",
+    "starting": "#79aef5",
+    "queued": "#79aef5",
+    "paused": "#d9cf6a",
+    "stopping": "#d9cf6a",
+    "failed": "#ef6f6c",
+    "lost": "#ef6f6c",
+}
+_COLUMNS = ("", "state", "name", "env", "method", "steps", "return", "started")
+
+
+class _Facts(NamedTuple):
+    """What the pane below the table says about the selected run."""
+
+    details: RunDetails
+    last_lines: tuple[str, ...]
+
+
+class RunsTab(AppTab):
+    NAME, DIGIT = "runs", "6"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(OF_TABS["runs"])]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: list[RunRow] = []
+        self._marked: dict[str, None] = {}
+        self._selected: str | None = None
+        self.add_reader(self._read_rows, self._show_rows, every_s=1.0)
+        self._facts = self.add_reader(self._read_facts, self._show_facts, every_s=2.0)
+
+    def compose(self) -> ComposeResult:
+        yield Input(placeholder="filter by name, env, method, state, tag, project", id="runs-filter", compact=True)
+        yield KeyedTable(_COLUMNS, id="runs-table")
+        yield Static("", id="runs-facts")
+        yield Static(hint(OF_TABS["runs"]), classes="hint")
+
+    def on_mount(self) -> None:
+        self.query_one("#runs-filter").display = False
+
+    def focus_main(self) -> None:
+        self.query_one(KeyedTable).focus()
+
+    def on_resize(self, event: Resize) -> None:
+        if self._rows:
+            self._fill()
+
+    # What is shown
+
+    def _read_rows(self) -> list[RunRow]:
+        return self.backend.runs.rows()
+
+    def _show_rows(self, rows: list[RunRow]) -> None:
+        self._rows = rows
+        known = {row.run_id for row in rows}
+        self._marked = {ref: None for ref in self._marked if ref in known}
+        self._fill()
+
+    def _fill(self) -> None:
+        words = self.query_one("#runs-filter", Input).value.lower().split()
+        found = [row for row in self._rows if all(word in _search_text(row) for word in words)]
+        table = self.query_one(KeyedTable)
+        now, wide = self.shell.clock(), self.size.width >= _WIDE
+        table.fill({row.run_id: _cells(row, row.run_id in self._marked, now, wide) for row in found[:MOST_ROWS]})
+        if not found:
+            text = "No run matches the filter." if self._rows else "There are no runs yet. Press n to start one."
+            self.query_one("#runs-facts", Static).update(f"[dim]{text}[/]")
+        elif len(found) > MOST_ROWS:
+            table.border_subtitle = f"the newest {MOST_ROWS} of {len(found)}; press / to filter"
+        self._select(table.selected)
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        self._select(event.row_key.value if event.row_key is not None else None)
+
+    def _select(self, run_id: str | None) -> None:
+        if run_id != self._selected:
+            self._selected = run_id
+            self._facts.again()
+
+    def _read_facts(self) -> _Facts | None:
+        run_id = self._selected
+        if run_id is None:
+            return None
+        run = self.backend.runs.run(run_id)
+        details = run.show()
+        lines: tuple[str, ...] = ()
+        if details.state in ("failed", "lost"):
+            written = run.log(size=4096, stream="stderr").text or run.log(size=4096).text
+            lines = tuple(written.rstrip().splitlines()[-_LAST_LINES:])
+        return _Facts(details, lines)
+
+    def _show_facts(self, facts: _Facts | None) -> None:
+        if facts is None or facts.details.run_id != self._selected:
+            return
+        details = facts.details
+        colour = STATE_COLOURS.get(details.state, "")
+        state = f"[{colour}]{details.state}[/]" if colour else details.state
+        first = f"[b]{escape(details.run_id)}[/b] {state}"
+        saved = f"{len(details.checkpoints)} checkpoints" if details.checkpoints else "no checkpoint"
+        lines = [f"{first} · {saved} · attempt {len(details.attempts)}"]
+        if details.reason:
+            lines.append(escape(details.reason))
+        lines += [f"[dim]{escape(line)}[/]" for line in facts.last_lines]
+        self.query_one("#runs-facts", Static).update("\n".join(lines))
+
+    # Meanings of keys
+
+    def run_ref(self) -> str | None:
+        return self._selected
+
+    def open(self) -> None:
+        if self.app.focused is self.query_one("#runs-filter"):
+            self.focus_main()
+        else:
+            super().open()
+
+    def filter(self) -> None:
+        field = self.query_one("#runs-filter", Input)
+        field.display = True
+        field.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._fill()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.focus_main()
+
+    def back(self) -> bool:
+        field = self.query_one("#runs-filter", Input)
+        if field.display:
+            field.value = ""
+            field.display = False
+            self.focus_main()
+            return True
+        return False
+
+    def delete(self) -> None:
+        run_id = self._selected
+        if run_id is None:
+            self.shell.say("No run is selected.", "warning")
+            return
+
+        def carry_out(sure: bool | None) -> None:
+            if sure:
+                self.shell.aside(lambda: self.backend.runs.run(run_id).delete(), lambda _: self._deleted(run_id))
+
+        question = f"Delete the run {run_id} with its checkpoints and metrics? This cannot be undone."
+        self.app.push_screen(Confirm(question), carry_out)
+
+    def _deleted(self, run_id: str) -> None:
+        self.shell.say(f"{run_id} is deleted.", "done")
+        self.refresh_now()
+
+    def action_mark(self) -> None:
+        run_id = self._selected
+        if run_id is None:
+            return
+        if run_id in self._marked:
+            del self._marked[run_id]
+        elif len(self._marked) == MOST_RUNS:
+            self.shell.say(f"At most {MOST_RUNS} runs can be told apart in one chart.", "warning")
+        else:
+            self._marked[run_id] = None
+        self._fill()
+
+    def action_compare(self) -> None:
+        if len(self._marked) < 2:
+            self.shell.say("Mark two or more runs with the space bar first.", "warning")
+        else:
+            self.shell.show_runs(list(self._marked))
+
+
+def _search_text(row: RunRow) -> str:
+    parts = (row.run_id, row.name, row.env, row.worker, row.algorithm, row.state, row.group, row.project, *row.tags)
+    return " ".join(filter(None, parts)).lower()
+
+
+def state_text(state: str) -> Text:
+    return Text(state, STATE_COLOURS.get(state, ""))
+
+
+def _cells(row: RunRow, marked: bool, now: float, wide: bool) -> tuple[str | Text, ...]:
+    from mosaic.ui.web.components.theme import ago, count, env_title, number
+
+    name = row.name or row.run_id
+    longest = 44 if wide else 18
+    method = " ".join(filter(None, (row.worker, row.algorithm))) or "—"
+    return (
+        Text("◆" if marked else " ", "#f0a35e"),
+        state_text(row.state),
+        Text(name if len(name) <= longest else f"{name[: longest - 1]}…"),
+        Text((row.env if wide else env_title(row.env))[: 34 if wide else 13]),
+        Text(method[: 24 if wide else 12]),
+        Text(count(row.env_steps), justify="right"),
+        Text(number(row.episode_reward_mean), justify="right"),
+        Text(ago(row.started, now)),
+    )

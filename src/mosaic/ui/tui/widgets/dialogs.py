@@ -1,0 +1,156 @@
+"""Dialogs: confirmation, a few lines of input, a choice, and text to read. Esc leaves each without a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from rich.console import RenderableType
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Input, Label, OptionList, Static
+from textual.widgets.option_list import Option
+
+
+class Confirm(ModalScreen[bool]):
+    """Question that only `y` affirms."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "close(True)", "Yes"),
+        Binding("n,escape,q", "close(False)", "No"),
+    ]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(self._question, markup=False)
+            yield Static("[b]y[/b] yes   [b]n[/b] no", classes="keys")
+
+    def action_close(self, sure: bool) -> None:
+        self.dismiss(sure)
+
+
+class Prompt(ModalScreen[dict[str, str] | None]):
+    """Form of a few text fields; Enter in the last one accepts them all."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+
+    def __init__(self, title: str, fields: Mapping[str, str], placeholders: Mapping[str, str] | None = None) -> None:
+        """Show fields by their label, with their first values."""
+        super().__init__()
+        self._title, self._fields, self._placeholders = title, dict(fields), dict(placeholders or {})
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(self._title, classes="title", markup=False)
+            for label, value in self._fields.items():
+                yield Label(label)
+                yield Input(value, placeholder=self._placeholders.get(label, ""), compact=True)
+            yield Static("[b]⏎[/b] accept   [b]esc[/b] cancel", classes="keys")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        inputs = list(self.query(Input))
+        if event.input is not inputs[-1]:
+            inputs[inputs.index(event.input) + 1].focus()
+            return
+        self.dismiss(dict(zip(self._fields, (field.value.strip() for field in inputs), strict=True)))
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+class Choose(ModalScreen[str | None]):
+    """List of choices; typing narrows it where it is long."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Cancel"),
+        Binding("down", "into_list", show=False),
+    ]
+    _LONG = 12
+
+    def __init__(self, title: str, choices: Sequence[str], chosen: str = "") -> None:
+        super().__init__()
+        self._title, self._choices, self._chosen = title, list(choices), chosen
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(self._title, classes="title", markup=False)
+            if len(self._choices) > self._LONG:
+                yield Input(placeholder="type to narrow the list", compact=True)
+            yield OptionList(*map(_option, self._choices), compact=True)
+
+    def on_mount(self) -> None:
+        options = self.query_one(OptionList)
+        if self._chosen in self._choices:
+            options.highlighted = self._choices.index(self._chosen)
+        (self.query(Input).first() if self.query(Input) else options).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        words = event.value.lower().split()
+        options = self.query_one(OptionList)
+        options.clear_options()
+        options.add_options([_option(text) for text in self._choices if all(word in text.lower() for word in words)])
+        options.highlighted = 0 if options.option_count else None
+
+    def on_input_submitted(self) -> None:
+        options = self.query_one(OptionList)
+        if options.highlighted is not None:
+            options.action_select()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option.id)
+
+    def action_into_list(self) -> None:
+        self.query_one(OptionList).focus()
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+def _option(text: str) -> Option:
+    from rich.text import Text
+
+    return Option(Text(text), id=text)
+
+
+class TextScreen(ModalScreen[None]):
+    """Text to read: help, messages, the doctor, a configuration."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "leave", "Back")]
+
+    def __init__(self, title: str, content: RenderableType) -> None:
+        super().__init__()
+        self._title, self._content = title, content
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog wide"):
+            yield Static(self._title, classes="title", markup=False)
+            with VerticalScroll():
+                yield Static(self._content)
+            yield Static("[b]esc[/b] back   [b]↑ ↓[/b] scroll", classes="keys")
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+class TooSmall(ModalScreen[None]):
+    """Message in place of a broken screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "app.exit", "Quit")]
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="too-small")
+
+    def on_mount(self) -> None:
+        self.tell()
+
+    def tell(self) -> None:
+        size = self.app.size
+        text = f"Mosaic needs a terminal of 80×24; this one is {size.width}×{size.height}. Enlarge it, or press q."
+        self.query_one(Static).update(text)
