@@ -152,6 +152,9 @@ class PicturePane:
         except MosaicError as error:
             self._complaint = str(error)
 
+    def close(self) -> None:
+        self._pictures.close()
+
     def render(self, columns: int, rows: int) -> RenderableType:
         state = self._pictures.state
         said = self.waiting if state == "waiting" else WORDS[state]

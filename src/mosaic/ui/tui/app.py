@@ -20,12 +20,13 @@ from mosaic.ui.tui.commands import RunCommands
 from mosaic.ui.tui.keys import EVERYWHERE, OF_TABS, bindings, shown
 from mosaic.ui.tui.notices import Kind, StatusLine
 from mosaic.ui.tui.tabs.base import AppTab
+from mosaic.ui.tui.tabs.metrics import MetricsTab
 from mosaic.ui.tui.tabs.runs import RunsTab
 from mosaic.ui.tui.widgets.dialogs import Confirm, TextScreen, TooSmall
 
 T = TypeVar("T")
 SMALLEST = (80, 24)
-TABS: tuple[type[AppTab], ...] = (RunsTab,)
+TABS: tuple[type[AppTab], ...] = (MetricsTab, RunsTab)
 
 
 class TabBar(Static):
@@ -104,7 +105,11 @@ class MosaicTui(App[None]):
         self.run_worker(carry_out, thread=True, exit_on_error=True)
 
     def show_runs(self, refs: Sequence[str]) -> None:
-        self.say(", ".join(refs))
+        self.call_later(self._show_runs, refs)
+
+    async def _show_runs(self, refs: Sequence[str]) -> None:
+        await self.action_tab(MetricsTab.NAME)
+        self.query_one(MetricsTab).show_runs(refs)
 
     def show_tab(self, name: str) -> None:
         if name in self._tabs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
 
 class Key(NamedTuple):
@@ -72,13 +72,12 @@ SHOWN_AS = {
 }
 
 
-def binding(key: Key, *, app: bool = False) -> Binding:
-    action = f"app.{key.action}" if app else key.action
-    return Binding(key.key, action, key.title, show=key.footer, key_display=SHOWN_AS.get(key.key))
-
-
-def bindings(keys: tuple[Key, ...]) -> list[Binding]:
-    return [binding(key) for key in keys]
+def bindings(keys: tuple[Key, ...], *, footer: bool = True) -> list[BindingType]:
+    """Return bindings; the keys of one tab are in its own hint line, and in the footer only those of every tab."""
+    return [
+        Binding(key.key, key.action, key.title, show=footer and key.footer, key_display=SHOWN_AS.get(key.key))
+        for key in keys
+    ]
 
 
 def hint(keys: tuple[Key, ...]) -> str:

@@ -44,7 +44,7 @@ class _Facts(NamedTuple):
 
 class RunsTab(AppTab):
     NAME, DIGIT = "runs", "6"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(OF_TABS["runs"])]
+    BINDINGS: ClassVar[list[BindingType]] = bindings(OF_TABS["runs"], footer=False)
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,0 +1,96 @@
+"""View of the Metrics tab: what is asked for, and the charts that were read for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mosaic.ui.tui.backend.protocol import Backend
+from mosaic.ui.tui.charts.plot import MOST_RUNS, Plot, metrics_of, plot_of
+
+if TYPE_CHECKING:
+    from mosaic.store.views import RunDetails
+    from mosaic.telemetry.curves.curves import Axis
+
+AXES: tuple[Axis, ...] = ("env_steps", "timestamp", "episodes_total", "training_iteration")
+SMOOTHINGS = (0.6, 0.9, 0.0)
+_MOST_METRICS = 50  # of one request
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user wants to see. `span`: part of the x-axis; None: all of it."""
+
+    refs: tuple[str, ...] = ()
+    x: Axis = "env_steps"
+    smoothing: float = SMOOTHINGS[0]
+    span: tuple[float, float] | None = None
+    first: int = 0  # chart
+    charts: int = 1
+    points: int = 200  # per curve: two per column
+    seeds: bool = False  # the mean of the run's seed group in its place
+
+    def next_axis(self) -> Wanted:
+        return replace(self, x=AXES[(AXES.index(self.x) + 1) % len(AXES)], span=None)
+
+    def next_smoothing(self) -> Wanted:
+        place = SMOOTHINGS.index(self.smoothing) + 1
+        return replace(self, smoothing=SMOOTHINGS[place % len(SMOOTHINGS)])
+
+    def zoomed(self, shown: tuple[float, float], share: float) -> Wanted:
+        """Return the span around the same centre, `share` times as wide; it never begins below 0."""
+        centre, half = (shown[0] + shown[1]) / 2, (shown[1] - shown[0]) / 2 * share
+        return replace(self, span=(max(0.0, centre - half), centre + half))
+
+    def panned(self, shown: tuple[float, float], share: float) -> Wanted:
+        way = max((shown[1] - shown[0]) * share, -shown[0])
+        return replace(self, span=(shown[0] + way, shown[1] + way))
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsView:
+    wanted: Wanted
+    details: RunDetails
+    titles: tuple[str, ...]  # of all charts
+    plots: tuple[Plot, ...]
+    seqs: tuple[tuple[str, int], ...]  # newest event of each run: equal means nothing new
+
+    @property
+    def key(self) -> object:
+        """Return what decides whether the screen has to change."""
+        seeds = tuple(float(line.y[-1]) for plot in self.plots for line in plot.lines) if self.wanted.seeds else ()
+        return self.wanted, self.details.state, self.details.checkpoints, self.titles, self.seqs, seeds
+
+
+def read_view(backend: Backend, wanted: Wanted) -> MetricsView | None:
+    """Read the charts; the curves come downsampled to two points per column."""
+    if not wanted.refs:
+        return None
+    from mosaic.ui.series import SeriesQuery
+    from mosaic.ui.web.data.chart_groups import families
+
+    rows = {row.run_id: row for row in backend.runs.rows()} if len(wanted.refs) > 1 or wanted.seeds else {}
+    details = backend.runs.run(wanted.refs[0]).show()
+    found = families(backend.metrics.names(details.run_id))
+    labels = {}
+    for ref in wanted.refs[:MOST_RUNS]:
+        row = rows.get(ref)
+        if wanted.seeds and row is not None and row.group:
+            labels[f"group:{row.group}"] = f"mean of {sum(each.group == row.group for each in rows.values())} seeds"
+        else:
+            labels[ref] = (row.name if row is not None else "") or ref
+    first = min(wanted.first, max(0, len(found) - 1))
+    shown = found[first : first + wanted.charts]
+    metrics = list(dict.fromkeys(metric for family in shown for metric in metrics_of(family)))[:_MOST_METRICS]
+    if not metrics:
+        return MetricsView(wanted, details, (), (), ())
+    start, stop = wanted.span or (None, None)
+    query = SeriesQuery(tuple(labels), tuple(metrics), wanted.x, wanted.points, start, stop)
+    many = backend.metrics.series(query)
+    marks = tuple(float(saved.env_steps) for saved in details.checkpoints) if wanted.x == "env_steps" else ()
+    plots = tuple(
+        replace(plot_of(family, many.series, labels, wanted.smoothing, wanted.x), marks=marks, span=wanted.span)
+        for family in shown
+    )
+    titles = tuple(family.title for family in found)
+    return MetricsView(wanted, details, titles, plots, tuple(sorted(many.last_seq.items())))
