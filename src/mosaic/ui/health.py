@@ -23,7 +23,7 @@ _EXTRAS = {  # extra → the modules it installs, each with its distribution
     "sb3": {"stable_baselines3": "stable-baselines3", "sb3_contrib": "sb3-contrib"},
     "rllib": {"ray": "ray"},
     "mpi": {"mpi4py": "mpi4py"},
-    "tui": {"textual": "textual"},
+    "tui": {"textual": "textual", "textual_plot": "textual-plot"},
     "web": {
         "nicegui": "nicegui",
         "fastapi": "fastapi",

@@ -20,13 +20,14 @@ from mosaic.ui.tui.commands import RunCommands
 from mosaic.ui.tui.keys import EVERYWHERE, OF_TABS, bindings, shown
 from mosaic.ui.tui.notices import Kind, StatusLine
 from mosaic.ui.tui.tabs.base import AppTab
+from mosaic.ui.tui.tabs.home import HomeTab
 from mosaic.ui.tui.tabs.metrics import MetricsTab
 from mosaic.ui.tui.tabs.runs import RunsTab
 from mosaic.ui.tui.widgets.dialogs import Confirm, TextScreen, TooSmall
 
 T = TypeVar("T")
 SMALLEST = (80, 24)
-TABS: tuple[type[AppTab], ...] = (MetricsTab, RunsTab)
+TABS: tuple[type[AppTab], ...] = (HomeTab, MetricsTab, RunsTab)
 
 
 class TabBar(Static):
@@ -55,11 +56,13 @@ class MosaicTui(App[None]):
         Binding("ctrl+z", "suspend_process", show=False),
     ]
 
-    def __init__(self, backend: Backend, *, clock: Callable[[], float] = time.time, first_tab: str = "home") -> None:
+    def __init__(
+        self, backend: Backend, *, clock: Callable[[], float] = time.time, first_tab: str = TABS[0].NAME
+    ) -> None:
         super().__init__()
         self.backend, self.clock = backend, clock
         self._tabs = {tab.NAME: tab for tab in TABS}
-        self._active = first_tab if first_tab in self._tabs else TABS[0].NAME
+        self._active = first_tab
         self._trail: list[str] = []  # tabs to go back to
         self._commands = RunCommands(self)
 
@@ -112,8 +115,14 @@ class MosaicTui(App[None]):
         self.query_one(MetricsTab).show_runs(refs)
 
     def show_tab(self, name: str) -> None:
-        if name in self._tabs:
-            self.call_later(self.action_tab, name)
+        self.call_later(self.action_tab, name)
+
+    def tell_source(self, running: int | None = None, lost: str = "") -> None:
+        line = self.screen_stack[0].query_one(StatusLine)
+        if running is not None:
+            line.show_running(running)
+        else:
+            line.show_lost(lost)
 
     # Tabs
 

@@ -16,7 +16,7 @@ class Key(NamedTuple):
 
 
 EVERYWHERE = (
-    Key("n", "new", "New", "Create something: a run, on Home a project"),
+    Key("n", "new", "New", "Create a project on Home; elsewhere, how to start a run"),
     Key("enter", "open", "Open", "Open what is selected"),
     Key("s", "stop", "Stop", "Stop the run and save it"),
     Key("p", "pause", "Pause", "Pause the run, or continue it"),
@@ -32,14 +32,6 @@ OF_TABS = {
     "home": (
         Key("u", "rename", "Rename", "Rename the selected project"),
         Key("g", "doctor", "Doctor", "Show what is installed and what is missing"),
-    ),
-    "train": (
-        Key("ctrl+s", "start", "Start", "Start the run"),
-        Key("ctrl+e", "queue", "Queue", "Queue the run: a server starts it"),
-        Key("a", "advanced", "Advanced", "Show all settings, or the basic ones"),
-        Key("o", "load", "Load", "Load a configuration from a file"),
-        Key("w", "save", "Write", "Write the configuration to a file"),
-        Key("i", "preview", "Preview", "Show the configuration and the command that starts the same run"),
     ),
     "metrics": (
         Key("x", "axis", "X-axis", "Choose the x-axis: steps, time, episodes, iterations"),
@@ -67,8 +59,6 @@ SHOWN_AS = {
     "minus": "-",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
-    "ctrl+s": "^s",
-    "ctrl+e": "^e",
 }
 
 

@@ -78,7 +78,7 @@ class StatusLine(Static):
 
     def _draw(self) -> None:
         if self.lost:
-            left = Notice(0, "error", f"{self.lost} Trying again …").line
+            left = Notice(0, "error", f"{' '.join(self.lost.split())} Trying again …").line
         elif self._shown is not None:
             left = self._shown.line
         else:

@@ -73,16 +73,17 @@ class Reader(Generic[T]):
         self._taken.set()
         self._wake.set()
 
-    def deliver(self) -> None:
-        """Show what was read; called in the thread of the screen."""
+    def deliver(self) -> str:
+        """Show what was read, or the error, and return the error; called in the thread of the screen."""
         value, error = self._fresh
         self._taken.set()
         if self._over.is_set():
-            return
+            return ""
         if error:
             self._fail(error)
         elif value is not None:
             self._show(value)
+        return error
 
     def _run(self) -> None:
         while not self._over.is_set():

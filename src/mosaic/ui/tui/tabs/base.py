@@ -32,6 +32,10 @@ class Shell(Protocol):
 
     def show_tab(self, name: str) -> None: ...
 
+    def tell_source(self, running: int | None = None, lost: str = "") -> None:
+        """Show how many runs are live, and why the source cannot be read; "" means that it can."""
+        ...
+
 
 class AppTab(Vertical):
     """A tab. Keys call its methods; one that means nothing here is explained in the status line."""
@@ -66,7 +70,8 @@ class AppTab(Vertical):
 
     def on_reading(self, event: Reading) -> None:
         event.stop()
-        event.reader.deliver()
+        if not event.reader.deliver():
+            self.shell.tell_source()
 
     def on_unmount(self) -> None:
         for reader in self._readers:
@@ -88,7 +93,8 @@ class AppTab(Vertical):
             reader.poke()
 
     def fail(self, error: str) -> None:
-        self.shell.say(error, "error")
+        """Show why nothing could be read; the readers try again by themselves."""
+        self.shell.tell_source(lost=error)
 
     def focus_main(self) -> None:
         """Focus what the arrow keys should move in."""
@@ -100,7 +106,7 @@ class AppTab(Vertical):
         return None
 
     def new(self) -> None:
-        self.shell.show_tab("train")
+        self.shell.say("Start a run in a shell, it appears here at once: mosaic train ENV")
 
     def open(self) -> None:
         ref = self.run_ref()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import RenderableType
@@ -19,7 +20,7 @@ from mosaic.ui.tui.charts.chart import Chart
 from mosaic.ui.tui.charts.plot import X_NAMES, Plot
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
 from mosaic.ui.tui.tabs.base import AppTab
-from mosaic.ui.tui.tabs.metrics_view import MetricsView, Wanted, read_view
+from mosaic.ui.tui.tabs.metrics_view import MetricsView, Wanted, key_of, read_view
 from mosaic.ui.tui.tabs.runs import STATE_COLOURS
 from mosaic.ui.tui.widgets.dialogs import Choose, Prompt
 
@@ -46,9 +47,8 @@ class MetricsTab(AppTab):
         self._view: MetricsView | None = None
         self._single = False
         self._pane: PicturePane | None = None
-        self._charts = self.add_reader(
-            self._read, self._show, every_s=_LIVE_S, key=lambda view: None if view is None else view.key
-        )
+        self._looking = Lock()  # a picture is not closed while the reader looks at it
+        self._charts = self.add_reader(self._read, self._show, every_s=_LIVE_S, key=key_of)
         self._pictures = self.add_reader(self._read_picture, self._show_picture, every_s=_PICTURE_S)
 
     def compose(self) -> ComposeResult:
@@ -238,16 +238,19 @@ class MetricsTab(AppTab):
     def _close_picture(self) -> None:
         pane, self._pane = self._pane, None
         if pane is not None:
-            pane.close()
+            with self._looking:
+                pane.close()
             self.query_one("#picture").display = False
 
     def _read_picture(self) -> RenderableType | None:
-        pane = self._pane
-        if pane is None:
-            return None
-        pane.look()
-        size = self.query_one("#picture").size
-        return pane.render(max(1, size.width), max(1, size.height))
+        with self._looking:
+            pane = self._pane
+            if pane is None:
+                return None
+            size = self.query_one("#picture").size
+            pane.look()
+            return pane.render(max(1, size.width), max(1, size.height))
 
-    def _show_picture(self, picture: RenderableType) -> None:
-        self.query_one("#picture", Static).update(picture)
+    def _show_picture(self, picture: RenderableType | None) -> None:
+        if picture is not None:
+            self.query_one("#picture", Static).update(picture)

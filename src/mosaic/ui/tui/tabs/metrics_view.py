@@ -55,11 +55,13 @@ class MetricsView:
     plots: tuple[Plot, ...]
     seqs: tuple[tuple[str, int], ...]  # newest event of each run: equal means nothing new
 
-    @property
-    def key(self) -> object:
-        """Return what decides whether the screen has to change."""
-        seeds = tuple(float(line.y[-1]) for plot in self.plots for line in plot.lines) if self.wanted.seeds else ()
-        return self.wanted, self.details.state, self.details.checkpoints, self.titles, self.seqs, seeds
+
+def key_of(view: MetricsView | None) -> object:
+    """Return what decides whether the screen has to change."""
+    if view is None:
+        return None
+    seeds = tuple(float(line.y[-1]) for plot in view.plots for line in plot.lines) if view.wanted.seeds else ()
+    return view.wanted, view.details.state, view.details.checkpoints, view.titles, view.seqs, seeds
 
 
 def read_view(backend: Backend, wanted: Wanted) -> MetricsView | None:

@@ -32,6 +32,7 @@ STATE_COLOURS = {
     "failed": "#ef6f6c",
     "lost": "#ef6f6c",
 }
+LIVE_STATES = ("starting", "running", "paused", "stopping")
 _COLUMNS = ("", "state", "name", "env", "method", "steps", "return", "started")
 
 
@@ -77,6 +78,7 @@ class RunsTab(AppTab):
 
     def _show_rows(self, rows: list[RunRow]) -> None:
         self._rows = rows
+        self.shell.tell_source(sum(row.state in LIVE_STATES for row in rows))
         known = {row.run_id for row in rows}
         self._marked = {ref: None for ref in self._marked if ref in known}
         self._fill()
@@ -88,7 +90,7 @@ class RunsTab(AppTab):
         now, wide = self.shell.clock(), self.size.width >= _WIDE
         table.fill({row.run_id: _cells(row, row.run_id in self._marked, now, wide) for row in found[:MOST_ROWS]})
         if not found:
-            text = "No run matches the filter." if self._rows else "There are no runs yet. Press n to start one."
+            text = "No run matches the filter." if self._rows else "There are no runs yet. Start one: mosaic train ENV"
             self.query_one("#runs-facts", Static).update(f"[dim]{text}[/]")
         elif len(found) > MOST_ROWS:
             table.border_subtitle = f"the newest {MOST_ROWS} of {len(found)}; press / to filter"
