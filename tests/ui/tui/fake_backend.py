@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.server.machine_load import MachineLoad
 from mosaic.server.schemas import FindingRow
 from mosaic.store.projects.registry import ProjectRow
@@ -74,7 +74,10 @@ class FakeBackend:
         return list(self.rows_)
 
     def _run(self, ref):
-        return FakeRun(self, next(each for each in self.rows_ if each.run_id == ref))
+        found = [each for each in self.rows_ if each.run_id == ref]
+        if not found:
+            raise UnknownNameError(f"There is no run '{ref}'.")
+        return FakeRun(self, found[0])
 
     def _series(self, asked):
         self.asked.append(asked)

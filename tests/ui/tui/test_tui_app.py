@@ -30,7 +30,11 @@ def app_on(backend=None):
     return MosaicTui(backend or FakeBackend(), clock=lambda: NOW)
 
 
-WORDS = {"home": ("demo", "cart", "CPU", "mpi"), "metrics": ("Return", "30k", "1 running"), "runs": ("broken", "1 checkpoints")}
+WORDS = {
+    "home": ("demo", "cart", "CPU", "mpi"),
+    "metrics": ("Return", "30k", "1 running"),
+    "runs": ("broken", "1 checkpoint"),
+}
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 42)], ids=["80x24", "140x42"])

@@ -25,6 +25,7 @@ from mosaic.ui.tui.tabs.runs import STATE_COLOURS
 from mosaic.ui.tui.widgets.dialogs import Choose, Prompt
 
 if TYPE_CHECKING:
+    from mosaic.store.views import RunRow
     from mosaic.ui.cli.pictures import PicturePane
 
 _LIVE_S, _ENDED_S, _PICTURE_S = 0.5, 5.0, 0.25
@@ -75,7 +76,11 @@ class MetricsTab(AppTab):
         super().shown()
         self._fit()
         if not self._wanted.refs:
-            self.shell.aside(self.backend.runs.rows, lambda rows: self.show_runs([rows[0].run_id]) if rows else None)
+            self.shell.aside(self.backend.runs.rows, self._show_newest)
+
+    def _show_newest(self, rows: list[RunRow]) -> None:
+        if rows and not self._wanted.refs:  # a run may have been opened meanwhile
+            self.show_runs([rows[0].run_id])
 
     def hidden(self) -> None:
         super().hidden()

@@ -123,7 +123,8 @@ class RunsTab(AppTab):
         colour = STATE_COLOURS.get(details.state, "")
         state = f"[{colour}]{details.state}[/]" if colour else details.state
         first = f"[b]{escape(details.run_id)}[/b] {state}"
-        saved = f"{len(details.checkpoints)} checkpoints" if details.checkpoints else "no checkpoint"
+        count = len(details.checkpoints)
+        saved = f"{count or 'no'} checkpoint{'' if count == 1 else 's'}"
         lines = [f"{first} · {saved} · attempt {len(details.attempts)}"]
         if details.reason:
             lines.append(escape(details.reason))
