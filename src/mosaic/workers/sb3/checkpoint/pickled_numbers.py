@@ -73,7 +73,10 @@ class Made:
 
 
 def read_pickle(data: bytes, allowed: tuple[str, ...]) -> Any:
-    """Return what a pickle would build, as records; raise if it names anything outside the allowed modules."""
+    """Return what a pickle would build, as records; raise if it names anything that is not allowed.
+
+    `allowed` are full names, and packages with a dot behind them.
+    """
     if len(data) > LARGEST:
         raise UnreadablePickleError(f"it has more than {LARGEST:,} bytes")
     reader = _Reader(allowed)
@@ -174,7 +177,8 @@ class _Reader:
 
     def _named(self, module: Any, name: Any) -> Named:
         known = isinstance(module, str) and isinstance(name, str)
-        if not known or not any(f"{module}.{name}" == each or f"{module}.".startswith(each) for each in self._allowed):
+        below = tuple(each for each in self._allowed if each.endswith("."))
+        if not known or not (f"{module}.{name}" in self._allowed or f"{module}.".startswith(below)):
             raise UnreadablePickleError(
                 f"it names {str(module)[:80]}.{str(name)[:80]}, which is not an array of numbers"
             )
