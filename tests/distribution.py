@@ -9,7 +9,8 @@ from xdist.scheduler import LoadScopeScheduling
 # What is slow to start (Ray, a browser, a server, compiled code) is started by one worker process only, and once.
 # The longest groups come first.
 GROUPS = {
-    "ray": ["runs/test_search_ray.py", "runtimes/ray", "workers/rllib"],
+    "rllib": ["workers/rllib"],
+    "ray": ["runs/test_search_ray.py", "runtimes/ray"],  # a Ray of their own: two processes have work
     "browser": ["ui/web"],
     "kill": ["runs/test_kill.py"],
     "compiled": ["envs/compiled"],  # numba would compile the same functions in every process

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from tests.distribution import LONGEST, GroupScheduling, group_of, rank
 
-RAY = ["tests/workers/rllib/test_rllib_loop.py::test_one", "tests/runtimes/ray/test_tabular.py::test_two[a@b]"]
+RAY = ["tests/runs/test_search_ray.py::test_one", "tests/runtimes/ray/test_tabular.py::test_two[a@b]"]
 BROWSER = ["tests/ui/web/pages/test_play_page.py::test_three"]
 SINGLE = [f"tests/core/test_errors.py::test_{number}" for number in range(4)]
 
@@ -41,7 +41,7 @@ def test_a_group_goes_to_one_process_and_other_tests_to_any():
 
 def test_a_group_is_named_by_a_file_or_a_folder():
     assert [group_of(nodeid) for nodeid in (*RAY, *BROWSER, SINGLE[0])] == ["ray", "ray", "browser", None]
-    assert group_of("tests/runs/test_search_ray.py::test_x") == "ray"
+    assert group_of("tests/workers/rllib/env/test_rllib_twin.py::test_x") == "rllib"
     assert group_of("tests/runs/test_search_ray_too.py::test_x") is None
 
 

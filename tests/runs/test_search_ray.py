@@ -143,11 +143,17 @@ def test_after_kill_9_nothing_lives_and_the_search_goes_on(place):
     assert attempts == [1, 2, 1]
     resumed = [e["from_env_steps"] for e in running.events() if e["kind"] == "resumed"]
     assert resumed == [reached]
-    assert place.run("tune", "--resume", "latest")["best"] == answer["best"]  # there is nothing left to do
 
 
 def _states(place):
     return [run.state for run in place.trainer.runs()]
+
+
+@pytest.mark.slow
+def test_a_search_that_has_ended_has_nothing_left_to_do(place):
+    answer = place.run(*TOY, *LENGTHS, "--steps", "1000", "--trials", "1")
+    again = place.run("tune", "--resume", "latest")
+    assert (again["best"], again["trials"]) == (answer["best"], answer["trials"])
 
 
 @pytest.mark.slow

@@ -203,8 +203,7 @@ def embedded(home):
     )
 
 
-@pytest.mark.slow
-@pytest.mark.chosen
+@pytest.mark.slow  # tables on Ray are killed in `make test`: what is left of their Ray is removed in the same way
 def test_nothing_is_left_of_a_worker_that_was_killed_and_the_run_resumes(tmp_path):
     run = embedded(tmp_path)
     next(iterations(run))

@@ -66,8 +66,7 @@ def test_sb3_keeps_every_promise(tmp_path: Path) -> None:
     assert proofs["resume"].endswith("same curve")
 
 
-@pytest.mark.slow
-@pytest.mark.chosen
+@pytest.mark.slow  # that the weights are those of SB3's own learn() is a test of its own, and a quick one
 def test_ppo_learns_cartpole(tmp_path: Path) -> None:
     environment = {"env_id": "gym/CartPole-v1", "num_envs": 8}
     run = trained(tmp_path, environment, "ppo", {**ZOO, "compiled_env": True}, 60_000, evaluation={"episodes": 20})
