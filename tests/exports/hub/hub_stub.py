@@ -53,9 +53,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._post(path, body)
         elif path.startswith("/api/models/"):
             self._info("/".join(path.removeprefix("/api/models/").split("/")[:2]))
-        else:
+        elif "/resolve/" in path:
             owner, name, _, _, file = path.strip("/").split("/", 4)
             self._download(f"{owner}/{name}", file)
+        else:
+            self._answer({"error": path}, 404)
 
     def _post(self, path: str, body: bytes) -> None:
         if self.headers.get("Authorization") != f"Bearer {self.state.token}":
