@@ -19,8 +19,11 @@ def run_tui(server: str | None) -> int:
     """Run the app until it is quit; return the exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError("mosaic tui needs a terminal. Over ssh, ask for one: ssh -t HOST mosaic tui")
-    notes: list[str] = []
-    with _backend(server, notes.append) as backend:
+
+    def say(text: str) -> None:
+        app.call_from_thread(app.say, text, "warning")  # the backend is only used in threads
+
+    with _backend(server, say) as backend:
         app = MosaicTui(backend)
         asyncio.run(_run(app))
     return app.return_code or 0
