@@ -43,6 +43,10 @@ class ProgramRule:
     def check_policy(self, policy: str) -> None:
         self._refuse(programs_of_policies({"policy": policy}, self.home))
 
+    def check_place(self, path: str) -> None:
+        """Check a file or folder that a request wants written; a program could be replaced there."""
+        self._refuse([f"out={path}, a place outside of the server's own folders"])
+
     def _refuse(self, forms: list[str]) -> None:
         if forms and not self.allowed:
             raise ForbiddenProgramsError(forms)

@@ -30,6 +30,7 @@ PAGES = {  # address → the module whose `page(frame, …)` draws it
     "/play": "pages.play",
     "/replay": "pages.replay",
     "/evaluate": "pages.evaluate.page",
+    "/export": "pages.export.page",
 }
 _RECONNECT_S = 15.0  # a tab that is away for longer is reloaded, and what was typed into a form is lost
 _COMPRESSION = 1  # of 9: a quarter of the time, a fifth larger

@@ -20,6 +20,7 @@ NAV = (
     ("/runs", "Runs", "runs", "r"),
     ("/play", "Play", "play", "p"),
     ("/evaluate", "Evaluate", "evaluate", "e"),
+    ("/export", "Export", "export", "x"),
 )
 _LOG = logging.getLogger(__name__)
 _REFRESH_S = 6.0

@@ -1,0 +1,1 @@
+"""Export page: trained policies as files for other programs."""

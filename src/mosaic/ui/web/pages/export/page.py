@@ -1,0 +1,121 @@
+"""Export page: a form, the progress of an export, its comparison and files, and the history."""
+
+from __future__ import annotations
+
+import time
+from html import escape
+from urllib.parse import urlencode
+
+from nicegui import run as threads
+from nicegui import ui
+
+from mosaic.core.errors import MosaicError
+from mosaic.runs.exporting.jobs import ExportJobs
+from mosaic.runs.exporting.record import ExportRow
+from mosaic.store.state import ENDED
+from mosaic.ui.web.api import ask_or_complain
+from mosaic.ui.web.components.layout import PageLayout
+from mosaic.ui.web.components.theme import ago
+from mosaic.ui.web.components.widgets import box, button, complain, empty, panel, pill, raw
+from mosaic.ui.web.pages.export.form import ExportForm
+from mosaic.ui.web.pages.export.report import show_report
+
+_REFRESH_S = 0.5
+_EARLIER = 20
+
+
+async def page(frame: PageLayout, export: str = "", run: str = "") -> None:
+    """Show the export with this id, or a form for a new one of `run`, and the history."""
+    frame.title("Export")
+    jobs = ExportJobs(frame.context.store)
+    row = await threads.io_bound(jobs.row, export) if export else None
+    chosen = frame.context.folder(row.request.run if row else run).run_id if row or run else ""
+    if not chosen:
+        chosen = next((each.run_id for each in frame.facts.rows()), "")
+    _ExportPage(frame, jobs, row).build(chosen, await threads.io_bound(jobs.rows) or [])
+
+
+class _ExportPage:
+    def __init__(self, frame: PageLayout, jobs: ExportJobs, row: ExportRow | None) -> None:
+        self._frame, self._jobs, self._row = frame, jobs, row
+
+    def build(self, run: str, rows: list[ExportRow]) -> None:
+        with box("m-page"):
+            self._place = box("stack gap-4")
+            self._form = ExportForm(self._frame.facts, run, self._begin)
+            self._history(rows)
+        if self._row is None:
+            return
+        if self._row.state in ENDED:
+            self._show(self._row)
+        else:
+            self._follow(self._row)
+
+    async def _begin(self) -> None:
+        try:
+            request = self._form.request()
+        except MosaicError as error:
+            complain(str(error))
+            return
+        self._form.busy(True)
+        reply = await ask_or_complain("/exports", request)
+        self._form.busy(False)
+        if reply is not None:  # keep it in the address: a reload shows the same
+            ui.navigate.to(f"/export?{urlencode({'export': reply.document['export_id']})}")
+
+    def _follow(self, row: ExportRow) -> None:
+        self._place.clear()
+        with self._place, panel("Exporting", hint=escape(row.export_id)) as end:
+            with end:
+                button("Cancel", self._cancel, glyph="stop", kind="danger small")
+            bar = raw("", "m-bar")
+            words = raw("", "small muted").props("role=status")
+            output = raw("", "x-log")
+
+        def tell(now: ExportRow, log: str) -> None:
+            bar.set_content(f'<i style="width:{now.share:.1%}"></i>')
+            words.set_content(escape(now.progress.text if now.progress else "starting"))
+            output.set_content(escape(log))
+
+        async def refresh() -> None:
+            found = await threads.io_bound(self._look, row.export_id)
+            if found is None or self._place.is_deleted:
+                return
+            if found[0].state in ENDED:
+                timer.cancel()
+                self._show(found[0])
+            else:
+                tell(*found)
+
+        tell(row, "")
+        with self._place:
+            timer = ui.timer(_REFRESH_S, refresh)
+
+    def _look(self, export_id: str) -> tuple[ExportRow, str]:
+        return self._jobs.row(export_id), self._jobs.log(export_id, size=4000).text
+
+    async def _cancel(self) -> None:
+        assert self._row is not None
+        await ask_or_complain(f"/exports/{self._row.export_id}/cancel")
+
+    def _show(self, row: ExportRow) -> None:
+        self._place.clear()
+        with self._place:
+            show_report(row)
+
+    def _history(self, rows: list[ExportRow]) -> None:
+        with panel("History", hint="exports of this store", body="m-body tight"):
+            if not rows:
+                empty("Nothing was exported yet. Choose a run above and press Export.")
+            now = time.time()
+            for row in rows[:_EARLIER]:
+                link = raw(_words(row, now), "e-earlier", "a")
+                link.props["href"] = f"/export?{urlencode({'export': row.export_id})}"
+
+
+def _words(row: ExportRow, now: float) -> str:
+    what = f"{row.request.target}, {len(row.request.policies)} of {row.request.run}"
+    return (
+        f'{pill(str(row.state))}<b class="strong">{escape(row.export_id)}</b><span class="clip">{escape(what)}</span>'
+        f'<span class="faint small" style="margin-left:auto">{ago(row.created, now)}</span>'
+    )

@@ -1,0 +1,65 @@
+"""Exports over HTTP: started, listed, cancelled, downloaded; nothing is written to a place that a request names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from mosaic.runs.exporting import jobs
+from tests.in_process import attempt_here, trained_here
+
+LAKE = {
+    "name": "lake",
+    "environment": {"family": "gym", "env_id": "FrozenLake-v1"},
+    "training": {"worker": "tabular", "algorithm": "q_learning", "total_timesteps": 300},
+}
+
+
+@pytest.fixture
+def lake(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(jobs, "start_attempt", attempt_here)
+    return trained_here(home, LAKE).id
+
+
+def test_an_export_is_started_shown_and_downloaded(api: TestClient, lake: str, home: Path, tmp_path: Path) -> None:
+    made = api.post("/exports", json={"run": "lake"})
+    assert made.status_code == 201, made.text
+    export_id = made.json()["export_id"]
+    assert [row["export_id"] for row in api.get("/exports", params={"run": lake}).json()] == [export_id]
+    shown = api.get(f"/exports/{export_id}").json()
+    assert (shown["state"], shown["compared"][0]["passed"]) == ("finished", True)
+    assert all(Path(each["path"]).is_relative_to(home / "exports") for each in shown["written"])
+    assert "comparing" in api.get(f"/exports/{export_id}/log", params={"after": 0}).json()["text"]
+    file = api.get(f"/exports/{export_id}/files/table.onnx")
+    assert len(file.content) == shown["written"][0]["size"]
+    assert "table.onnx" in file.headers["content-disposition"]
+    assert api.post(f"/exports/{export_id}/cancel").json()["state"] == "finished"
+    for name in ("..%2Fstate.json", "state.json", "%2Fetc%2Fpasswd", "..%2F..%2F..%2Ftoken"):
+        assert api.get(f"/exports/{export_id}/files/{name}").status_code == 404
+    assert api.get("/exports/..%2Fruns").status_code == 404
+    for method, path in (("GET", "/exports"), ("POST", "/exports"), ("GET", f"/exports/{export_id}/files/table.onnx")):
+        assert api.request(method, path, headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert api.delete(f"/exports/{export_id}").status_code == 204
+    assert api.get(f"/exports/{export_id}").status_code == 404
+
+
+def test_what_a_request_may_not_ask_for(api: TestClient, lake: str, tmp_path: Path) -> None:
+    place = tmp_path / "outside.onnx"
+    refused = api.post("/exports", json={"run": "lake", "out": str(place)})
+    assert refused.status_code == 403
+    assert "mosaic serve --allow-programs" in refused.json()["error"]
+    assert not place.exists()
+    for body, reason in (
+        ({"run": "lake", "target": "onix"}, "Did you mean 'onnx'?"),
+        ({"run": "lake", "policies": ["tabel"]}, "Did you mean 'table'?"),
+        ({"run": "nope"}, "There is no run"),
+        ({"run": "lake", "overwrite": True}, "'overwrite' belongs to a file or folder"),
+        ([], "not a JSON object"),
+    ):
+        answer = api.post("/exports", json=body)
+        assert answer.status_code in (400, 404), answer.text
+        assert reason in answer.json()["error"]
+    assert api.get("/exports").json() == []
+    assert {"run", "target", "checkpoint", "policies"} <= set(api.get("/schemas/export").json()["properties"])
