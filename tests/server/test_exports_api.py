@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from mosaic.config.export import ExportRequest
 from mosaic.runs.exporting import jobs
+from mosaic.server.routes.exports import MOST_AT_ONCE
+from mosaic.store.store import Store
 from tests.in_process import attempt_here, trained_here
 
 LAKE = {
@@ -19,15 +22,26 @@ LAKE = {
 
 @pytest.fixture
 def lake(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(jobs, "start_attempt", attempt_here)
+    """A run; exports of it are queued and not started."""
+    monkeypatch.setattr(jobs, "start_attempt", lambda folder, attempt, trust: None)
     return trained_here(home, LAKE).id
+
+
+def exported(home: Path) -> str:
+    """Export in this thread: only a main thread is asked to stop by signals."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jobs, "start_attempt", attempt_here)
+        return jobs.ExportJobs(Store(home)).start(ExportRequest(run="lake")).export_id
 
 
 def test_an_export_is_started_shown_and_downloaded(api: TestClient, lake: str, home: Path, tmp_path: Path) -> None:
     made = api.post("/exports", json={"run": "lake"})
-    assert made.status_code == 201, made.text
-    export_id = made.json()["export_id"]
-    assert [row["export_id"] for row in api.get("/exports", params={"run": lake}).json()] == [export_id]
+    assert (made.status_code, made.json()["state"]) == (201, "queued"), made.text
+    waiting = made.json()["export_id"]
+    assert made.json()["request"]["run"] == lake
+    assert api.post(f"/exports/{waiting}/cancel").json()["state"] == "stopped"
+    export_id = exported(home)
+    assert [row["export_id"] for row in api.get("/exports", params={"run": lake}).json()] == [export_id, waiting]
     shown = api.get(f"/exports/{export_id}").json()
     assert (shown["state"], shown["compared"][0]["passed"]) == ("finished", True)
     assert all(Path(each["path"]).is_relative_to(home / "exports") for each in shown["written"])
@@ -62,4 +76,8 @@ def test_what_a_request_may_not_ask_for(api: TestClient, lake: str, tmp_path: Pa
         assert answer.status_code in (400, 404), answer.text
         assert reason in answer.json()["error"]
     assert api.get("/exports").json() == []
+    for _ in range(MOST_AT_ONCE):
+        assert api.post("/exports", json={"run": "lake"}).status_code == 201
+    crowded = api.post("/exports", json={"run": "lake"})
+    assert (crowded.status_code, "wait for one, or cancel one" in crowded.text) == (409, True)
     assert {"run", "target", "checkpoint", "policies"} <= set(api.get("/schemas/export").json()["properties"])

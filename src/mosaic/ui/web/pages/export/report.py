@@ -10,7 +10,7 @@ from mosaic.store.state import State
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.widgets import box, panel, pill, raw
 
-_HEAD = ("Policy", "Largest difference", "Equal actions", "Compared on", "", "File")
+_HEAD = ("Policy", "Largest difference", "Equal actions", "Compared on", "Verdict", "File")
 
 
 def show_report(row: ExportRow) -> None:
