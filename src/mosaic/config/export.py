@@ -1,4 +1,4 @@
-"""Settings of exports: how files are written and compared, which policies, and when a run exports by itself."""
+"""Settings of exports: which policies, how files are written, and how they are compared."""
 
 from __future__ import annotations
 
@@ -72,15 +72,3 @@ def parse_export(document: Mapping[str, object]) -> ExportRequest:
         return ExportRequest.model_validate(dict(document))
     except ValidationError as error:
         raise InputError(explain_settings(error, ExportRequest)) from error
-
-
-class RunExports(ExportOptions):
-    """Exports that a run makes by itself, into the folder `exports` of the run."""
-
-    at_end: bool = Field(False, description="Export all policies when training has ended, from the last checkpoint.")
-    on_best: bool = Field(False, description="Export all policies whenever a new best checkpoint is saved.")
-
-    @property
-    def asked(self) -> bool:
-        """Return whether the run exports anything."""
-        return self.at_end or self.on_best

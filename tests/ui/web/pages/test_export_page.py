@@ -28,6 +28,8 @@ def test_policies_are_exported_compared_and_downloaded(tab: Tab, phone: Tab, ser
     expect(table).to_contain_text("player_1")
     expect(table).to_contain_text("100.00%")
     expect(table).not_to_contain_text("player_0")
+    history = page.get_by_role("link", name="1 policy of")
+    expect(history.first).to_contain_text("finished")  # not what it was when the page was opened
     keep_picture(page, "export")
     with page.expect_download() as started:
         page.get_by_role("link", name="player_1.onnx").last.click()

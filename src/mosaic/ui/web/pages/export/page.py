@@ -43,7 +43,9 @@ class _ExportPage:
         with box("m-page"):
             self._place = box("stack gap-4")
             self._form = ExportForm(self._frame.facts, run, self._begin)
-            self._history(rows)
+            with panel("History", hint="exports of this store", body="m-body tight"):
+                self._earlier = box()
+            self._show_history(rows)
         if self._row is None:
             return
         if self._row.state in ENDED:
@@ -84,6 +86,7 @@ class _ExportPage:
             if found[0].state in ENDED:
                 timer.cancel()
                 self._show(found[0])
+                self._show_history(await threads.io_bound(self._jobs.rows) or [])
             else:
                 tell(*found)
 
@@ -103,8 +106,11 @@ class _ExportPage:
         with self._place:
             show_report(row)
 
-    def _history(self, rows: list[ExportRow]) -> None:
-        with panel("History", hint="exports of this store", body="m-body tight"):
+    def _show_history(self, rows: list[ExportRow]) -> None:
+        if self._earlier.is_deleted:
+            return
+        self._earlier.clear()
+        with self._earlier:
             if not rows:
                 empty("Nothing was exported yet. Choose a run above and press Export.")
             now = time.time()
@@ -114,7 +120,8 @@ class _ExportPage:
 
 
 def _words(row: ExportRow, now: float) -> str:
-    what = f"{row.request.target}, {len(row.request.policies)} of {row.request.run}"
+    number = len(row.request.policies)
+    what = f"{number} {'policy' if number == 1 else 'policies'} of {row.request.run}, {row.request.target}"
     return (
         f'{pill(str(row.state))}<b class="strong">{escape(row.export_id)}</b><span class="clip">{escape(what)}</span>'
         f'<span class="faint small" style="margin-left:auto">{ago(row.created, now)}</span>'
