@@ -84,9 +84,10 @@ class _ExportPage:
             if found is None or self._place.is_deleted:
                 return
             if found[0].state in ENDED:
+                rows = await threads.io_bound(self._jobs.rows)  # before the timer, and this call with it, is cleared
                 timer.cancel()
+                self._show_history(rows or [])
                 self._show(found[0])
-                self._show_history(await threads.io_bound(self._jobs.rows) or [])
             else:
                 tell(*found)
 
