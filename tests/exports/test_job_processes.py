@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -13,6 +14,7 @@ from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import Attempt, State, read_written_state
 
 pytestmark = pytest.mark.slow
+_WITHIN_S = 60.0
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def attempt(home: Path, export_id: str) -> Attempt:
 
 def kill(pid: int) -> None:
     row = look(pid)
-    end_all(lambda: [each for each in (look(pid),) if row is not None and each == row], float("inf"))
+    end_all(lambda: [each for each in (look(pid),) if row is not None and each == row], monotonic() + _WITHIN_S)
 
 
 def test_a_cancelled_job_ends_without_a_file(jobs: ExportJobs, tmp_path: Path) -> None:
@@ -59,5 +61,5 @@ def test_a_job_without_its_supervisor_is_lost(jobs: ExportJobs, home: Path, tmp_
     row = jobs.row(started.export_id)
     assert row.state is State.LOST
     assert "its processes died" in row.reason
-    end_all(lambda: marked(row.export_id), float("inf"))  # it stops by itself too, within seconds
+    end_all(lambda: marked(row.export_id), monotonic() + _WITHIN_S)  # it stops by itself too, within seconds
     assert list(tmp_path.iterdir()) == []
