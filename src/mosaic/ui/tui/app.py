@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer, Input, Static
 
 from mosaic.core.errors import MosaicError
-from mosaic.ui.tui.backend.protocol import Backend
+from mosaic.ui.tui.backend.protocol import AppBackend
 from mosaic.ui.tui.commands import RunCommands
 from mosaic.ui.tui.keys import EVERYWHERE, OF_TABS, bindings, shown
 from mosaic.ui.tui.notices import Kind, StatusLine
@@ -57,7 +57,7 @@ class MosaicTui(App[None]):
     ]
 
     def __init__(
-        self, backend: Backend, *, clock: Callable[[], float] = time.time, first_tab: str = TABS[0].NAME
+        self, backend: AppBackend, *, clock: Callable[[], float] = time.time, first_tab: str = TABS[0].NAME
     ) -> None:
         super().__init__()
         self.backend, self.clock = backend, clock

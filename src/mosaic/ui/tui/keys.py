@@ -7,7 +7,7 @@ from typing import NamedTuple
 from textual.binding import Binding, BindingType
 
 
-class Key(NamedTuple):
+class KeyMeaning(NamedTuple):
     key: str
     action: str
     title: str
@@ -16,39 +16,39 @@ class Key(NamedTuple):
 
 
 EVERYWHERE = (
-    Key("n", "new", "New", "Create a project on Home; elsewhere, how to start a run"),
-    Key("enter", "open", "Open", "Open what is selected"),
-    Key("s", "stop", "Stop", "Stop the run and save it"),
-    Key("p", "pause", "Pause", "Pause the run, or continue it"),
-    Key("r", "resume", "Resume", "Resume a run that has ended, or start one that is queued", footer=False),
-    Key("k", "checkpoint", "Save", "Save a checkpoint of the run now", footer=False),
-    Key("d", "delete", "Delete", "Delete what is selected, after a confirmation", footer=False),
-    Key("slash", "filter", "Filter", "Filter the list"),
-    Key("m", "messages", "Messages", "Show all messages of this session", footer=False),
-    Key("question_mark", "help", "Help", "Show all keys"),
-    Key("q", "quit", "Quit", "Quit; runs continue"),
+    KeyMeaning("n", "new", "New", "Create a project on Home; elsewhere, how to start a run"),
+    KeyMeaning("enter", "open", "Open", "Open what is selected"),
+    KeyMeaning("s", "stop", "Stop", "Stop the run and save it"),
+    KeyMeaning("p", "pause", "Pause", "Pause the run, or continue it"),
+    KeyMeaning("r", "resume", "Resume", "Resume a run that has ended, or start one that is queued", footer=False),
+    KeyMeaning("k", "checkpoint", "Save", "Save a checkpoint of the run now", footer=False),
+    KeyMeaning("d", "delete", "Delete", "Delete what is selected, after a confirmation", footer=False),
+    KeyMeaning("slash", "filter", "Filter", "Filter the list"),
+    KeyMeaning("m", "messages", "Messages", "Show all messages of this session", footer=False),
+    KeyMeaning("question_mark", "help", "Help", "Show all keys"),
+    KeyMeaning("q", "quit", "Quit", "Quit; runs continue"),
 )
 OF_TABS = {
     "home": (
-        Key("u", "rename", "Rename", "Rename the selected project"),
-        Key("g", "doctor", "Doctor", "Show what is installed and what is missing"),
+        KeyMeaning("u", "rename", "Rename", "Rename the selected project"),
+        KeyMeaning("g", "doctor", "Doctor", "Show what is installed and what is missing"),
     ),
     "metrics": (
-        Key("x", "axis", "X-axis", "Choose the x-axis: steps, time, episodes, iterations"),
-        Key("z", "smooth", "Smoothing", "Choose the smoothing: none, 0.6, 0.9"),
-        Key("plus", "zoom_in", "Zoom in", "Show half of the x-axis"),
-        Key("minus", "zoom_out", "Zoom out", "Show twice as much of the x-axis"),
-        Key("left_square_bracket", "pan_left", "Earlier", "Move to the left"),
-        Key("right_square_bracket", "pan_right", "Later", "Move to the right"),
-        Key("0", "zoom_reset", "All", "Show the whole x-axis"),
-        Key("f", "charts", "Charts", "Show one chart or several"),
-        Key("b", "band", "Seeds", "Show the mean of the run's seed group with its band"),
-        Key("v", "picture", "Picture", "Show the live picture beside the curves"),
-        Key("e", "export", "Export", "Save the chart as PNG, SVG or CSV"),
+        KeyMeaning("x", "axis", "X-axis", "Choose the x-axis: steps, time, episodes, iterations"),
+        KeyMeaning("z", "smooth", "Smoothing", "Choose the smoothing: none, 0.6, 0.9"),
+        KeyMeaning("plus", "zoom_in", "Zoom in", "Show half of the x-axis"),
+        KeyMeaning("minus", "zoom_out", "Zoom out", "Show twice as much of the x-axis"),
+        KeyMeaning("left_square_bracket", "pan_left", "Earlier", "Move to the left"),
+        KeyMeaning("right_square_bracket", "pan_right", "Later", "Move to the right"),
+        KeyMeaning("0", "zoom_reset", "All", "Show the whole x-axis"),
+        KeyMeaning("f", "charts", "Charts", "Show one chart or several"),
+        KeyMeaning("b", "band", "Seeds", "Show the mean of the run's seed group with its band"),
+        KeyMeaning("v", "picture", "Picture", "Show the live picture beside the curves"),
+        KeyMeaning("e", "export", "Export", "Save the chart as PNG, SVG or CSV"),
     ),
     "runs": (
-        Key("space", "mark", "Mark", "Mark the run for a comparison, at most 6"),
-        Key("c", "compare", "Compare", "Show the marked runs in one chart"),
+        KeyMeaning("space", "mark", "Mark", "Mark the run for a comparison, at most 6"),
+        KeyMeaning("c", "compare", "Compare", "Show the marked runs in one chart"),
     ),
 }
 SHOWN_AS = {
@@ -62,7 +62,7 @@ SHOWN_AS = {
 }
 
 
-def bindings(keys: tuple[Key, ...], *, footer: bool = True) -> list[BindingType]:
+def bindings(keys: tuple[KeyMeaning, ...], *, footer: bool = True) -> list[BindingType]:
     """Return bindings; the keys of one tab are in its own hint line, and in the footer only those of every tab."""
     return [
         Binding(key.key, key.action, key.title, show=footer and key.footer, key_display=SHOWN_AS.get(key.key))
@@ -70,7 +70,7 @@ def bindings(keys: tuple[Key, ...], *, footer: bool = True) -> list[BindingType]
     ]
 
 
-def hint(keys: tuple[Key, ...]) -> str:
+def hint(keys: tuple[KeyMeaning, ...]) -> str:
     """Return a line with a tab's own keys."""
     return "  ".join(f"[b]{shown(key.key).replace('[', chr(92) + '[')}[/b] {key.title.lower()}" for key in keys)
 

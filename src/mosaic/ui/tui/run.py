@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from mosaic.core.errors import InputError
 from mosaic.ui.tui.app import MosaicTui
-from mosaic.ui.tui.backend.protocol import Backend
+from mosaic.ui.tui.backend.protocol import AppBackend
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -30,7 +30,7 @@ def run_tui(server: str | None) -> int:
 
 
 @contextmanager
-def _backend(server: str | None, say: Callable[[str], None]) -> Iterator[Backend]:
+def _backend(server: str | None, say: Callable[[str], None]) -> Iterator[AppBackend]:
     if server is None:
         from mosaic.ui.tui.backend.local import LocalBackend
 

@@ -95,7 +95,7 @@ class CatalogSource(Protocol):
         ...
 
 
-class Backend(Protocol):
+class AppBackend(Protocol):
     """Everything that the terminal app shows and does comes from here."""
 
     @property

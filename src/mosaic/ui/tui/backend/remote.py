@@ -1,4 +1,4 @@
-"""Backend on a server: the HTTP API, through the client that the command line uses."""
+"""AppBackend on a server: the HTTP API, through the client that the command line uses."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, TypeVar, cast
 
 from textual.containers import Vertical
 
-from mosaic.ui.tui.backend.protocol import Backend
+from mosaic.ui.tui.backend.protocol import AppBackend
 from mosaic.ui.tui.notices import Kind
 from mosaic.ui.tui.reader import Reader, Reading
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 class Shell(Protocol):
     """The app, as tabs see it."""
 
-    backend: Backend
+    backend: AppBackend
     clock: Callable[[], float]
 
     def say(self, text: str, kind: Kind = "info") -> None: ...
@@ -52,7 +52,7 @@ class AppTab(Vertical):
         return cast(Shell, self.app)
 
     @property
-    def backend(self) -> Backend:
+    def backend(self) -> AppBackend:
         return self.shell.backend
 
     def add_reader(

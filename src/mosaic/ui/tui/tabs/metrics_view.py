@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mosaic.ui.tui.backend.protocol import Backend
+from mosaic.ui.tui.backend.protocol import AppBackend
 from mosaic.ui.tui.charts.plot import MOST_RUNS, Plot, metrics_of, plot_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def key_of(view: MetricsView | None) -> object:
     return view.wanted, view.details.state, view.details.checkpoints, view.titles, view.seqs, seeds
 
 
-def read_view(backend: Backend, wanted: Wanted) -> MetricsView | None:
+def read_view(backend: AppBackend, wanted: Wanted) -> MetricsView | None:
     """Read the charts; the curves come downsampled to two points per column."""
     if not wanted.refs:
         return None
