@@ -4,7 +4,8 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.ui.cli.options import checkpoint_interval
-from mosaic.ui.cli.run_config import resolved_document
+from mosaic.ui.cli.run_config import resolved
+from mosaic.ui.cli.setting_layers import SettingLayers
 
 ASKED = {"env": "gym/CartPole-v1", "training": {"worker": "toy"}, "resources": {}, "top": {}}
 
@@ -34,11 +35,11 @@ def test_anything_else_is_refused(text):
 
 def test_a_typed_interval_replaces_that_of_the_file():
     typed = {**ASKED, "checkpoint_every": "5m", "checkpoint": {"folder": None}}
-    found = resolved_document(typed, {"checkpoint": {"every_steps": 7, "keep_last": 9}}, [], quiet=True).config
+    found = resolved(SettingLayers(typed, given={"checkpoint": {"every_steps": 7, "keep_last": 9}}), quiet=True).config
     assert (found.checkpoint.every_steps, found.checkpoint.every_minutes, found.checkpoint.keep_last) == (None, 5.0, 9)
 
 
 def test_a_typed_folder_is_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = resolved_document({**ASKED, "checkpoint": {"folder": "saved"}}, {}, [], quiet=True).config
+    found = resolved(SettingLayers({**ASKED, "checkpoint": {"folder": "saved"}}), quiet=True).config
     assert found.checkpoint.folder == str(tmp_path / "saved")

@@ -161,3 +161,71 @@ def test_resume_takes_no_policies_and_agents(mosaic):
         answer = mosaic("tune", "--resume", "x", *words)
         assert answer.code == 2
         assert "--resume continues the search with its own settings." in answer.err
+
+
+PROJECT = """
+name = "cart"
+env = "gym/CartPole-v1"
+default_preset = "quick"
+
+[train.quick]
+seed = 3
+training = { worker = "toy", total_timesteps = 900, params = { noise = 0.5, iteration_s = 0.25 } }
+
+[train.long]
+training = { worker = "toy", total_timesteps = 9_000 }
+"""
+
+
+@pytest.fixture
+def project(mosaic, tmp_path, monkeypatch):
+    folder = tmp_path / "cart"
+    (folder / "below").mkdir(parents=True)
+    (folder / "mosaic.toml").write_text(PROJECT)
+    monkeypatch.chdir(folder / "below")
+    return folder
+
+
+def test_a_search_in_a_project_needs_no_env(mosaic, plans, project):
+    answer = mosaic("tune", "--search", "noise=0..2")
+    assert answer.code == 0, answer.err
+    assert "Project 'cart', preset 'quick', from" in answer.err
+    config = plans[0].config
+    assert (config.project, config.environment.id, config.seed) == ("cart", "gym/CartPole-v1", 3)
+    assert (config.training.worker, config.training.total_timesteps) == ("toy", 900)
+    assert config.training.params["iteration_s"] == 0.25
+    assert [row["name"] for row in json.loads(mosaic("projects", "list", "--json").out)] == ["cart"]
+    mosaic("tune", "--preset", "long", "--search", "noise=0..2")
+    assert plans[1].config.training.total_timesteps == 9_000
+    assert mosaic(*TOY, "--search", "noise=0..2", "--no-project").code == 0
+    assert plans[2].config.project == ""
+
+
+def test_in_a_project_the_file_and_what_is_typed_count_more(mosaic, plans, project):
+    (project / "search.toml").write_text(
+        'seed = 4\n[training]\nparams = { iteration_s = 0.125 }\n[tune]\ntrials = 5\n[tune.search]\nnoise = "0..2"\n'
+    )
+    assert mosaic("tune", str(project / "search.toml"), "--steps", "800").code == 0
+    config = plans[0].config
+    assert (config.seed, config.training.total_timesteps, config.training.params["iteration_s"]) == (4, 800, 0.125)
+    assert plans[0].settings.trials == 5
+    (project / "only.toml").write_text('[tune.search]\nnoise = "0..2"\n')
+    assert mosaic("tune", str(project / "only.toml"), "--seed", "6").code == 0
+    assert plans[1].config.seed == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--no-project",), "Name an environment: mosaic tune ENV --search NAME=VALUES"),
+        (("--preset", "quik"), "no train preset 'quik'. Did you mean 'quick'? Known: quick, long."),
+        (("--project", "card"), "There is no project named 'card'"),
+        (("--no-project", "--preset", "quick"), "--preset and --no-project contradict each other"),
+        (("--resume", "x", "--preset", "quick"), "--resume continues the search with its own settings."),
+        (("--resume", "x", "--no-project"), "--resume continues the search with its own settings."),
+    ],
+)
+def test_what_is_refused_in_a_project(mosaic, project, words, text):
+    answer = mosaic("tune", *words)
+    assert answer.code == 2
+    assert text in answer.err.replace("\n", " ")

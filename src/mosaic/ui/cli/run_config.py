@@ -40,16 +40,6 @@ def read_agents(texts: list[str]) -> dict[str, str] | str | None:
     return rules or None
 
 
-def resolved_document(
-    asked: Mapping[str, Any], given: Mapping[str, object], settings: list[str], *, quiet: bool
-) -> ResolvedConfig:
-    """Write typed options over settings that are already read, and fill in what is left open."""
-    from mosaic.config.loading import upgrade
-    from mosaic.ui.cli.setting_layers import with_typed
-
-    return _resolved(with_typed(asked, upgrade(given) if given else {}), settings, quiet=quiet)
-
-
 def _resolved(document: Mapping[str, object], settings: list[str], *, quiet: bool) -> ResolvedConfig:
     from mosaic.config.loading import parse_run_config
     from mosaic.core.errors import InputError

@@ -150,14 +150,25 @@ def name_of_project(folder: str) -> str:
 def read_layers(
     asked: Mapping[str, Any], file: Path | None, overrides: list[str], options: ProjectOptions
 ) -> SettingLayers:
-    """Read the file and the project; a file inside a foreign run needs trust where it names code."""
+    """Read the file and the project."""
     from mosaic.config.file_formats import read_document
+
+    return layers_of(asked, file, {} if file is None else read_document(file), overrides, options)
+
+
+def layers_of(
+    asked: Mapping[str, Any],
+    file: Path | None,
+    document: dict[str, object],
+    overrides: list[str],
+    options: ProjectOptions,
+) -> SettingLayers:
+    """Add the project to a file that is read already; a file inside a foreign run needs trust where it names code."""
     from mosaic.config.loading import upgrade
     from mosaic.store.archives.trust import require_trust_in_file
 
     given: dict[str, object] = {}
     if file is not None:
-        document = read_document(file)
         require_trust_in_file(file, document)
         given = upgrade(document)
     project = choose_project(options)
@@ -168,3 +179,15 @@ def read_layers(
     if "environment" in (whole := layers.document()):
         require_trust_in_file(project.file, whole)
     return layers
+
+
+def remember_project(project: Project) -> None:
+    """Enter the project into the list of known ones; a second one of the same name trains without an entry."""
+    from mosaic.core.errors import InputError
+    from mosaic.store.store import Store
+    from mosaic.ui.cli.output import note
+
+    try:
+        Store().projects.register(project)
+    except InputError as error:
+        note(f"This project is not listed. {error}")

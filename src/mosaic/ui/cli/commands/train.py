@@ -25,7 +25,6 @@ from mosaic.ui.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from mosaic.store.projects.project import Project
     from mosaic.store.views import RunDetails
     from mosaic.ui.cli.backend import BackendRun
     from mosaic.ui.cli.setting_layers import SettingLayers
@@ -109,7 +108,7 @@ def train(
     from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.options import give_trust, number_of_env_runners
     from mosaic.ui.cli.run_config import read_agents, resolved
-    from mosaic.ui.cli.setting_layers import ProjectOptions, read_layers
+    from mosaic.ui.cli.setting_layers import ProjectOptions, read_layers, remember_project
 
     give_trust(trust, server)
     asked: dict[str, object] = {
@@ -147,7 +146,7 @@ def train(
         _show_dry(configured, layers, json)
         return
     if layers.project is not None and server is None:
-        _remember(layers.project)
+        remember_project(layers.project)
     with open_backend(server) as runs:
 
         def submit() -> Sequence[BackendRun]:
@@ -157,18 +156,6 @@ def train(
             _say_detached(submit(), json)
         else:
             _foreground(submit, json)
-
-
-def _remember(project: Project) -> None:
-    """Enter the project into the list of known ones; a second one of the same name trains without an entry."""
-    from mosaic.core.errors import InputError
-    from mosaic.store.store import Store
-    from mosaic.ui.cli.output import note
-
-    try:
-        Store().projects.register(project)
-    except InputError as error:
-        note(f"This project is not listed. {error}")
 
 
 def _show_dry(configured: ResolvedConfig, layers: SettingLayers, json: bool) -> None:

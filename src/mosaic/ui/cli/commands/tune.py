@@ -12,7 +12,10 @@ from mosaic.ui.cli.options import (
     JsonOption,
     LearningAgentOption,
     Mode,
+    NoProjectOption,
     PoliciesOption,
+    PresetOption,
+    ProjectOption,
     Scheduler,
     SetOption,
     TrustOption,
@@ -22,6 +25,7 @@ from mosaic.ui.cli.options import (
 if TYPE_CHECKING:
     from mosaic.runs.tuning.folder import SearchFolder
     from mosaic.runs.tuning.plan import TuneSettings
+    from mosaic.ui.cli.setting_layers import ProjectOptions, SettingLayers
 
 _FILES = (".json", ".yaml", ".yml", ".toml")
 
@@ -31,7 +35,8 @@ def tune(
         str | None,
         typer.Argument(
             metavar="[ENV|FILE]",
-            help="Environment, or a JSON, YAML or TOML file of settings, which may have a section [tune].",
+            help="Environment, or a JSON, YAML or TOML file of settings, which may have a section [tune]; "
+            "a project may name the environment.",
         ),
     ] = None,
     worker: Annotated[
@@ -86,6 +91,9 @@ def tune(
     ] = None,
     num_workers: EarlierWorkersOption = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
+    project: ProjectOption = None,
+    preset: PresetOption = None,
+    no_project: NoProjectOption = False,
     seed: Annotated[
         int | None,
         typer.Option("--seed", min=0, help="Random seed of every trial and of the search itself.", show_default="0"),
@@ -101,6 +109,7 @@ def tune(
     from mosaic.core.errors import InputError
     from mosaic.ui.cli.options import give_trust, number_of_env_runners
     from mosaic.ui.cli.run_config import read_agents
+    from mosaic.ui.cli.setting_layers import ProjectOptions
 
     give_trust(trust)
     given = {
@@ -125,13 +134,15 @@ def tune(
     if resume is not None:
         sections = (asked["training"], asked["resources"], asked["top"])
         typed = [target, *given.values(), *(v for section in sections for v in section.values()), settings or None]
+        typed += [project, preset, no_project or None]
         if any(value is not None for value in typed):
             raise InputError(
                 f"--resume continues the search with its own settings. Type: mosaic tune --resume {resume}"
             )
         _run(_found(resume), json)
         return
-    _run(_created(target, asked, given, settings, json), json)
+    layers = _layers(target, asked, settings, ProjectOptions(project, preset, no_project))
+    _run(_created(*layers, given, json), json)
 
 
 def _found(reference: str) -> SearchFolder:
@@ -141,35 +152,46 @@ def _found(reference: str) -> SearchFolder:
     return find_search(Store(), reference)
 
 
-def _created(
-    target: str | None, asked: dict[str, Any], given: dict[str, Any], settings: list[str], json: bool
-) -> SearchFolder:
+def _layers(
+    target: str | None, asked: dict[str, Any], settings: list[str], options: ProjectOptions
+) -> tuple[SettingLayers, object]:
+    """Read the layers of settings, and the file's section [tune], which is not a setting of a run."""
+    from mosaic.config.file_formats import read_document
+    from mosaic.core.errors import InputError
+    from mosaic.ui.cli.setting_layers import layers_of
+
+    file = Path(target) if target is not None and target.lower().endswith(_FILES) else None
+    document = {} if file is None else read_document(file)
+    section = document.pop("tune", None)
+    layers = layers_of({"env": target if file is None else None, **asked}, file, document, settings, options)
+    if "environment" not in layers.document():
+        raise InputError(
+            "Name an environment: mosaic tune ENV --search NAME=VALUES, a file, or a project (mosaic projects create). "
+            "Type: mosaic envs"
+        )
+    return layers, section
+
+
+def _created(layers: SettingLayers, section: object, given: dict[str, Any], json: bool) -> SearchFolder:
     """Create the search folder, after everything is checked."""
     import os
 
-    from mosaic.config.file_formats import read_document
-    from mosaic.core.errors import InputError
     from mosaic.runs.tuning.folder import create_search
     from mosaic.runs.tuning.plan import make_plan
     from mosaic.runtimes.ray.session import check_installed
-    from mosaic.store.archives.trust import require_trust_in_file
     from mosaic.store.store import Store
-    from mosaic.ui.cli.run_config import resolved_document
+    from mosaic.ui.cli.run_config import resolved
+    from mosaic.ui.cli.setting_layers import remember_project
 
-    if target is None:
-        raise InputError("Name an environment: mosaic tune ENV --search NAME=VALUES, or a file. Type: mosaic envs")
-    is_file = target.lower().endswith(_FILES)
-    document = read_document(Path(target)) if is_file else {}
-    section = document.pop("tune", None)
-    if is_file:
-        require_trust_in_file(Path(target), document)
-    config = resolved_document({"env": None if is_file else target, **asked}, document, settings, quiet=json).asked
+    config = resolved(layers, quiet=json).asked
     plan = make_plan(config, _settings(section, given), len(os.sched_getaffinity(0)), os.getcwd())
     check_installed()
+    if layers.project is not None:
+        remember_project(layers.project)
     return create_search(Store(), plan)
 
 
-def _settings(section: Any, given: dict[str, Any]) -> TuneSettings:
+def _settings(section: object, given: dict[str, Any]) -> TuneSettings:
     """Merge the file's [tune] section with the typed options, which take precedence."""
     from pydantic import ValidationError
 
