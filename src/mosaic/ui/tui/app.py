@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from rich.table import Table
 from textual.app import App, ComposeResult, SystemCommand
@@ -19,15 +19,19 @@ from mosaic.ui.tui.backend.protocol import AppBackend
 from mosaic.ui.tui.commands import RunCommands
 from mosaic.ui.tui.keys import EVERYWHERE, OF_TABS, bindings, shown
 from mosaic.ui.tui.notices import Kind, StatusLine
-from mosaic.ui.tui.tabs.base import AppTab
-from mosaic.ui.tui.tabs.home import HomeTab
-from mosaic.ui.tui.tabs.metrics import MetricsTab
-from mosaic.ui.tui.tabs.runs import RunsTab
+from mosaic.ui.tui.tabs.base import AppTab, TabEntry
 from mosaic.ui.tui.widgets.dialogs import Confirm, TextScreen, TooSmall
+
+if TYPE_CHECKING:
+    from mosaic.ui.tui.tabs.metrics import MetricsTab
 
 T = TypeVar("T")
 SMALLEST = (80, 24)
-TABS: tuple[type[AppTab], ...] = (HomeTab, MetricsTab, RunsTab)
+TABS = (
+    TabEntry("home", "1", "HomeTab"),
+    TabEntry("metrics", "3", "MetricsTab"),
+    TabEntry("runs", "6", "RunsTab"),
+)
 
 
 class TabBar(Static):
@@ -111,8 +115,8 @@ class MosaicTui(App[None]):
         self.call_later(self._show_runs, refs)
 
     async def _show_runs(self, refs: Sequence[str]) -> None:
-        await self.action_tab(MetricsTab.NAME)
-        self.query_one(MetricsTab).show_runs(refs)
+        await self.action_tab("metrics")
+        cast("MetricsTab", self.tab).show_runs(refs)
 
     def show_tab(self, name: str) -> None:
         self.call_later(self.action_tab, name)
@@ -141,7 +145,7 @@ class MosaicTui(App[None]):
             tab.hidden()
         self._active = name
         if not switcher.query(f"#{name}"):
-            await switcher.mount(self._tabs[name]())
+            await switcher.mount(self._tabs[name].load()())
         switcher.current = name
         self.query_one(TabBar).show(name)
         self.tab.shown()

@@ -1,4 +1,4 @@
-"""AppBackend on this machine's store: the functions that the server's routes call too. Imports wait until first use."""
+"""Backend on this machine's store: the functions that the server's routes call too. Imports wait until first use."""
 
 from __future__ import annotations
 

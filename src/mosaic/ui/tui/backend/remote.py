@@ -1,4 +1,4 @@
-"""AppBackend on a server: the HTTP API, through the client that the command line uses."""
+"""Backend on a server: the HTTP API, through the client that the command line uses."""
 
 from __future__ import annotations
 

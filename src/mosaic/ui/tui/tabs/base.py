@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol, TypeVar, cast
+from importlib import import_module
+from typing import ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from textual.containers import Vertical
 
@@ -128,3 +129,15 @@ class AppTab(Vertical):
     def unsaved(self) -> str:
         """Return what would be lost by quitting; "" where nothing would."""
         return ""
+
+
+class TabEntry(NamedTuple):
+    """A tab in the bar. Its module is imported when it is first shown, so that the first screen waits for no other."""
+
+    NAME: str  # also that of its module
+    DIGIT: str
+    class_name: str
+
+    def load(self) -> type[AppTab]:
+        found: type[AppTab] = getattr(import_module(f"mosaic.ui.tui.tabs.{self.NAME}"), self.class_name)
+        return found

@@ -11,7 +11,6 @@ from textual.binding import BindingType
 from textual.events import Resize
 from textual.widgets import DataTable, Input, Static
 
-from mosaic.ui.tui.charts.plot import MOST_RUNS
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
 from mosaic.ui.tui.tabs.base import AppTab
 from mosaic.ui.tui.widgets.dialogs import Confirm
@@ -180,6 +179,8 @@ class RunsTab(AppTab):
         self.refresh_now()
 
     def action_mark(self) -> None:
+        from mosaic.ui.tui.charts.plot import MOST_RUNS  # numpy, which the first screen does without
+
         run_id = self._selected
         if run_id is None:
             return
