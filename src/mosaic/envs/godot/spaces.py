@@ -143,7 +143,7 @@ def _choice_reader(choices: int) -> Callable[[Json], object]:
 
 
 @dataclass(frozen=True, slots=True)
-class ActionCode:
+class GameActionCode:
     """Action space of an agent, and how to write its actions for the game."""
 
     space: Space[object]
@@ -151,7 +151,7 @@ class ActionCode:
     neutral: dict[str, object]  # no movement and the first choices: for an agent that is done
 
 
-def action_code(parts: ActionParts, *, flat: bool) -> ActionCode:
+def action_code(parts: ActionParts, *, flat: bool) -> GameActionCode:
     """Return the code of an agent's actions: of its parts, or one space that every learner can act in.
 
     A flat space is Discrete or MultiDiscrete where all parts are choices, otherwise a Box from -1 to 1 in the order of
@@ -163,7 +163,7 @@ def action_code(parts: ActionParts, *, flat: bool) -> ActionCode:
         _check_action(key, part)
     neutral: dict[str, object] = {key: 0 if _chooses(part) else [0.0] * part.size for key, part in parts.items()}
     space, encode = _flat(parts) if flat else _separate(parts)
-    return ActionCode(space, encode, neutral)
+    return GameActionCode(space, encode, neutral)
 
 
 def _check_action(key: str, part: ActionPart) -> None:

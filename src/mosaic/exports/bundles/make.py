@@ -20,7 +20,7 @@ from mosaic.exports.bundles.trial import BundleSettings, Trial, film, measure
 from mosaic.runners.video import frame_rate
 from mosaic.store.atomic import write_atomic
 from mosaic.store.bundles.bundle import Bundle, is_bundle
-from mosaic.store.bundles.manifest import CARD, MANIFEST, BundleManifest, Replay, manifest_text
+from mosaic.store.bundles.manifest import CARD, MANIFEST, BundleManifest, ReplayVideo, manifest_text
 from mosaic.store.checkpoint_record import file_entry, files_in
 from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
 from mosaic.store.store import Store
@@ -98,7 +98,7 @@ def _fill(
     trial = Trial(folder, manifest, spec, config, settings)
     manifest = manifest.model_copy(update={"evaluation": measure(trial)})
     on_step("replay")
-    replay = film(trial, frames_per_s) if settings.video else Replay(reason="not asked for")
+    replay = film(trial, frames_per_s) if settings.video else ReplayVideo(reason="not asked for")
     manifest = manifest.model_copy(update={"replay": replay})
     on_step("model card")
     write_card(folder / CARD, manifest, license=settings.license)

@@ -18,7 +18,7 @@ from mosaic.evaluation.evaluate import Evaluation, evaluate
 from mosaic.learners.agent_roles import read_agent_roles
 from mosaic.runners.video import FilmCamera
 from mosaic.store.bundles.bundle import Bundle
-from mosaic.store.bundles.manifest import BundleManifest, Replay
+from mosaic.store.bundles.manifest import BundleManifest, ReplayVideo
 from mosaic.store.policies.run_policy import policy_for
 
 FILM_S = 15.0  # of a longer episode the beginning is shown
@@ -126,7 +126,7 @@ class _NamedCamera(FilmCamera):
         super().shoot(env, step, turn, shown, episode)
 
 
-def film(trial: Trial, frames_per_s: float) -> Replay:
+def film(trial: Trial, frames_per_s: float) -> ReplayVideo:
     """Film an episode of all policies together; where there are no pictures, return why."""
     path, steps = trial.folder / "replay.mp4", max(_SHORTEST, round(FILM_S * frames_per_s))
     try:
@@ -134,5 +134,5 @@ def film(trial: Trial, frames_per_s: float) -> Replay:
             seed = trial.settings.seed
             evaluate(trial.environment, trial.everyone(), episodes=1, seed=seed, camera=camera, max_steps=steps)
     except InputError as error:  # the env draws nothing, or ffmpeg is not installed
-        return Replay(reason=str(error))
-    return Replay(file=path.name)
+        return ReplayVideo(reason=str(error))
+    return ReplayVideo(file=path.name)

@@ -79,7 +79,7 @@ class TrainingSummary(_Record):
     params: dict[str, Any] = {}
 
 
-class Replay(_Record):
+class ReplayVideo(_Record):
     """Video of one episode, or why there is none."""
 
     file: str | None = None
@@ -96,7 +96,7 @@ class BundleManifest(_Record):
     policies: dict[str, BundledPolicy] = Field(min_length=1)
     training: TrainingSummary
     evaluation: tuple[dict[str, Any], ...] = ()
-    replay: Replay = Replay()
+    replay: ReplayVideo = ReplayVideo()
     versions: dict[str, str]
     files: dict[str, FileEntry]
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
@@ -33,9 +33,6 @@ from mosaic.workers.sb3.assembly import Assembly, env_state, reset_envs, resume_
 from mosaic.workers.sb3.checkpoint.writer import policy_files, write_policy
 from mosaic.workers.sb3.start import start_model
 from mosaic.workers.sb3.state import kept_generators, load_state, save_state
-
-if TYPE_CHECKING:
-    pass
 
 
 class _BetweenSteps(BaseCallback):

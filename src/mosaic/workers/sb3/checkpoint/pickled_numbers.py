@@ -52,7 +52,7 @@ class UnreadablePickleError(ValueError):
 
 
 @dataclass(eq=False, slots=True)
-class Named:
+class GlobalName:
     """Class or function that a pickle names."""
 
     module: str
@@ -66,7 +66,7 @@ class Named:
 class Made:
     """Object that a pickle would make by calling what it names."""
 
-    maker: Named
+    maker: GlobalName
     arguments: tuple[Any, ...]
     state: Any = None
     entries: dict[Any, Any] = field(default_factory=dict)
@@ -175,18 +175,18 @@ class _Reader:
                 raise UnreadablePickleError("a key is neither a text nor a number")
             entries[key] = value
 
-    def _named(self, module: Any, name: Any) -> Named:
+    def _named(self, module: Any, name: Any) -> GlobalName:
         known = isinstance(module, str) and isinstance(name, str)
         below = tuple(each for each in self._allowed if each.endswith("."))
         if not known or not (f"{module}.{name}" in self._allowed or f"{module}.".startswith(below)):
             raise UnreadablePickleError(
                 f"it names {str(module)[:80]}.{str(name)[:80]}, which is not an array of numbers"
             )
-        return Named(module, name)
+        return GlobalName(module, name)
 
     def _make(self) -> None:
         maker, arguments = self._pop(2)
-        if not isinstance(maker, Named) or not isinstance(arguments, tuple):
+        if not isinstance(maker, GlobalName) or not isinstance(arguments, tuple):
             raise UnreadablePickleError("it calls what it does not name")
         self._stack.append(Made(maker, arguments))
 

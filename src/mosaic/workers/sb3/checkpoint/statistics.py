@@ -53,7 +53,7 @@ class Moments(NamedTuple):
     var: NDArray[np.float64]
 
 
-class Statistics(NamedTuple):
+class VecNormalizeStatistics(NamedTuple):
     """What VecNormalize does to observations: (x - mean) / sqrt(var + epsilon), clipped to ±clip."""
 
     path: Path
@@ -94,7 +94,7 @@ def _fitting(path: Path, names: list[str]) -> str:
     return chosen[0]
 
 
-def read_statistics(path: Path) -> Statistics:
+def read_statistics(path: Path) -> VecNormalizeStatistics:
     """Read a file of statistics without unpickling it; with `--trust` one that holds other objects is unpickled."""
     try:
         if path.stat().st_size > LARGEST:
@@ -111,10 +111,10 @@ def read_statistics(path: Path) -> Statistics:
         raise FormatError(f"'{path}' cannot be read: {error}") from error
 
 
-def _from_records(path: Path, made: Any) -> Statistics:
+def _from_records(path: Path, made: Any) -> VecNormalizeStatistics:
     fields = fields_of(made, _NORMALIZE)
     if fields.get("norm_obs") is False:
-        return Statistics(path, {}, 0.0, 0.0)
+        return VecNormalizeStatistics(path, {}, 0.0, 0.0)
     clip, epsilon = (float(array_of(fields.get(name), 1)) for name in ("clip_obs", "epsilon"))
     found = fields.get("obs_rms")
     if isinstance(found, Made) and found.maker.name == "OrderedDict":
@@ -122,27 +122,27 @@ def _from_records(path: Path, made: Any) -> Statistics:
     parts = found if isinstance(found, dict) else {None: found}
     keys = fields.get("norm_obs_keys")
     moments = {key: _moments(fields_of(each, _MOMENTS)) for key, each in parts.items() if not keys or key in keys}
-    return _checked(Statistics(path, moments, clip, epsilon))
+    return _checked(VecNormalizeStatistics(path, moments, clip, epsilon))
 
 
 def _moments(fields: Mapping[str, Any]) -> Moments:
     return Moments(array_of(fields.get("mean"), _MOST), array_of(fields.get("var"), _MOST))
 
 
-def _unpickled(path: Path) -> Statistics:
+def _unpickled(path: Path) -> VecNormalizeStatistics:
     try:
         with path.open("rb") as file:
             made = pickle.load(file)
         if not made.norm_obs:
-            return Statistics(path, {}, 0.0, 0.0)
+            return VecNormalizeStatistics(path, {}, 0.0, 0.0)
         parts = made.obs_rms if isinstance(made.obs_rms, Mapping) else {None: made.obs_rms}
         moments = {key: Moments(np.asarray(each.mean), np.asarray(each.var)) for key, each in parts.items()}
-        return _checked(Statistics(path, moments, float(made.clip_obs), float(made.epsilon)))
+        return _checked(VecNormalizeStatistics(path, moments, float(made.clip_obs), float(made.epsilon)))
     except Exception as error:  # whatever the classes in the file raise
         raise FormatError(f"'{path}' is not a file of VecNormalize: {type(error).__name__}: {error}") from error
 
 
-def _checked(found: Statistics) -> Statistics:
+def _checked(found: VecNormalizeStatistics) -> VecNormalizeStatistics:
     for key, (mean, var) in found.moments.items():
         where = "" if key is None else f" of '{key}'"
         if mean.shape != var.shape or not (np.isfinite(mean).all() and np.isfinite(var).all() and (var >= 0).all()):
@@ -152,7 +152,7 @@ def _checked(found: Statistics) -> Statistics:
     return found
 
 
-def scaler_of(found: Statistics, document: Document) -> tuple[Array, Array, Array] | None:
+def scaler_of(found: VecNormalizeStatistics, document: Document) -> tuple[Array, Array, Array] | None:
     """Return shift, scale and limit of each number of an observation row; None where rewards alone were normalised."""
     if not found.moments:
         return None
@@ -177,7 +177,7 @@ def scaler_of(found: Statistics, document: Document) -> tuple[Array, Array, Arra
     return shift.astype(np.float32), scale.astype(np.float32), limit.astype(np.float32)
 
 
-def _refuse_strangers(found: Statistics, keys: Iterable[str | None]) -> None:
+def _refuse_strangers(found: VecNormalizeStatistics, keys: Iterable[str | None]) -> None:
     missing = sorted(str(key) for key in set(found.moments) - set(keys))
     if missing:
         raise FormatError(f"'{found.path}' has statistics of {', '.join(missing)}, which the policy does not see.")
