@@ -2,9 +2,17 @@
 
 import json
 
+import httpx
 import pytest
+from fastapi.testclient import TestClient
 
-from mosaic.store.projects.project import read_project
+from mosaic.server.app import create_app
+from mosaic.server.auth.hosts import allowed_hosts
+from mosaic.server.auth.token import ensure_token
+from mosaic.server.context import ServerSettings
+from mosaic.store.projects.project import create_project, read_project
+from mosaic.store.store import Store
+from tests.store.store_cases import config
 
 
 def told(mosaic, *words):
@@ -111,3 +119,52 @@ def test_import_of_an_index_reports_every_project(mosaic, tmp_path):
     assert "There is no project of the controller" in done[1]["error"]
     assert "1 of 3 projects could not be imported." in answer.err
     assert mosaic("projects", "import", "index.json", "--name", "x").code == 2
+
+
+@pytest.fixture
+def server(mosaic, tmp_path, monkeypatch):
+    """Address of a server in this process, whose store has one project with a run; another project is missing."""
+    home = tmp_path / "there"
+    store = Store(home)
+    document = {"name": "maze", "env": "gym/CartPole-v1", "train": {"quick": {"seed": 3}}}
+    store.projects.register(create_project(tmp_path / "theirs", document))
+    gone = create_project(tmp_path / "gone", {"name": "gone"})
+    store.projects.register(gone, now=1.0)
+    gone.file.unlink()
+    store.create(config(project="maze"))
+    app = create_app(home, ServerSettings(start_queued=False, hosts=allowed_hosts()))
+    url = "http://127.0.0.1:8642"
+
+    def client(*, base_url, headers, **_):
+        return TestClient(app, base_url=base_url, headers=headers)
+
+    monkeypatch.setattr(httpx, "Client", client)
+    monkeypatch.setenv("MOSAIC_TOKEN", ensure_token(home))
+    return url
+
+
+def test_projects_of_a_server(mosaic, server, tmp_path):
+    assert told(mosaic, "list") == []
+    rows = told(mosaic, "list", "--server", server)
+    assert [(row["name"], row["state"]) for row in rows] == [("maze", "ok"), ("gone", "missing")]
+    shown = told(mosaic, "show", "maze", "--server", server)
+    assert shown["folder"] == str(tmp_path / "theirs")
+    assert shown["config"]["train"] == {"quick": {"seed": 3}}
+    assert len(shown["runs"]) == 1
+    assert shown == told(mosaic, "show", str(tmp_path / "theirs")) | {"runs": shown["runs"]}  # as on its own machine
+    text = " ".join(mosaic("projects", "show", "maze", "--server", server).out.split())
+    assert f"1 run, newest {shown['runs'][0]}. List them: mosaic runs list --project maze --server {server}" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "Name a project of the server. Known: mosaic projects list --server"),
+        (("maize",), "There is no project named 'maize'. Did you mean 'maze'?"),
+        (("gone",), "There is no mosaic.toml in"),
+    ],
+)
+def test_what_a_server_does_not_show(mosaic, server, words, said):
+    answer = mosaic("projects", "show", *words, "--server", server)
+    assert answer.code == 2
+    assert said in answer.err

@@ -61,6 +61,7 @@ class ProjectRow(BaseModel):
 class ProjectDetails(ProjectRow):
     """A project with the settings of its presets, as documents: what its file says, with absolute paths."""
 
+    config: dict[str, Any] = Field(default_factory=dict, description="What its mosaic.toml says, as it is written.")
     settings: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Settings of a run with each training preset; of one without under ''."
     )
@@ -92,7 +93,8 @@ class ProjectRegistry:
         config = project.config
         settings = {preset: project.settings(preset) for preset in config.train} or {"": project.settings()}
         exports = {preset: project.export_preset(preset).model_dump(mode="json") for preset in config.export}
-        return ProjectDetails(**row.model_dump(), settings=settings, exports=exports)
+        written = file_settings(config)
+        return ProjectDetails(**row.model_dump(), config=written, settings=settings, exports=exports)
 
     def here(self) -> Project | None:
         """Return the project of the working directory."""
@@ -219,6 +221,11 @@ class ProjectRegistry:
             yield
         finally:
             os.close(descriptor)
+
+
+def file_settings(config: ProjectConfig) -> dict[str, Any]:
+    """Return what a mosaic.toml says, without empty sections."""
+    return {key: value for key, value in config.model_dump(mode="json", exclude_unset=True).items() if value}
 
 
 def _row(entry: ProjectEntry) -> ProjectRow:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption
+from mosaic.ui.cli.options import JsonOption, ServerOption
 
 if TYPE_CHECKING:
     from mosaic.store.projects.controller_project import ControllerProject
@@ -29,20 +29,28 @@ NameOption = Annotated[
 @app.callback()
 def _default(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        list_(json=False)
+        list_(server=None, json=False)
 
 
 @app.command(name="list")
-def list_(json: JsonOption = False) -> None:
+def list_(server: ServerOption = None, json: JsonOption = False) -> None:
     """List the known projects, the last used first; those that are missing or invalid too."""
     from mosaic.ui.cli.output import note, print_json, print_table
 
-    rows = _registry().rows()
+    if server is None:
+        rows = _registry().rows()
+    else:
+        from mosaic.server.client.client import Client
+
+        with Client(server) as client:
+            rows = client.projects()
     if json:
         print_json([row.model_dump(mode="json") for row in rows])
         return
     cells = [[row.name, row.state, row.env or "–", ", ".join(row.presets) or "–", row.folder] for row in rows]
-    print_table(f"{len(rows)} projects", ["project", "state", "env", "presets", "folder"], cells)
+    print_table(
+        f"{len(rows)} project{'' if len(rows) == 1 else 's'}", ["project", "state", "env", "presets", "folder"], cells
+    )
     for row in rows:
         if row.problem:
             note(row.problem)
@@ -95,27 +103,56 @@ def show(
         str | None,
         typer.Argument(metavar="[PROJECT]", help="Name or folder of a project.", show_default="the one of this folder"),
     ] = None,
+    server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show a project's settings and its newest runs. Nothing in it is run."""
     from mosaic.config.file_formats import write_toml
-    from mosaic.core.errors import InputError
-    from mosaic.store.store import Store
     from mosaic.ui.cli.output import out, print_json
 
-    registry = _registry()
-    found = registry.here() if project is None else registry.find(project)
+    shown = _shown_here(project) if server is None else _shown_there(project, server)
+    if json:
+        print_json({"folder": shown.folder, "config": shown.config, "runs": shown.runs})
+        return
+    runs, where = shown.runs, "" if server is None else f" --server {server}"
+    out.print(f"{shown.name}: {shown.folder}", soft_wrap=True)
+    out.print(write_toml(shown.config), soft_wrap=True, markup=False)
+    newest = f", newest {runs[0]}. List them: mosaic runs list --project {shown.name}{where}" if runs else ""
+    out.print(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}{newest}", soft_wrap=True)
+
+
+class _Shown(NamedTuple):
+    name: str
+    folder: str
+    config: dict[str, object]
+    runs: list[str]
+
+
+def _shown_here(project: str | None) -> _Shown:
+    from mosaic.core.errors import InputError
+    from mosaic.store.projects.registry import file_settings
+    from mosaic.store.store import Store
+
+    store = Store()
+    found = store.projects.here() if project is None else store.projects.find(project)
     if found is None:
         raise InputError("There is no mosaic.toml in this folder or above it. Name a project: mosaic projects list")
-    config = {key: value for key, value in found.config.model_dump(mode="json", exclude_unset=True).items() if value}
-    runs = [run.run_id for run in Store().index.list(projects=registry.names(found.name))]
-    if json:
-        print_json({"folder": str(found.folder), "config": config, "runs": runs})
-        return
-    out.print(f"{found.name}: {found.folder}", soft_wrap=True)
-    out.print(write_toml(config), soft_wrap=True, markup=False)
-    newest = f", newest {runs[0]}. List them: mosaic runs list --project {found.name}" if runs else ""
-    out.print(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}{newest}", soft_wrap=True)
+    runs = [run.run_id for run in store.index.list(projects=store.projects.names(found.name))]
+    return _Shown(found.name, str(found.folder), file_settings(found.config), runs)
+
+
+def _shown_there(project: str | None, server: str) -> _Shown:
+    from mosaic.core.errors import InputError
+    from mosaic.server.client.client import Client
+
+    if project is None:
+        raise InputError(f"Name a project of the server. Known: mosaic projects list --server {server}")
+    with Client(server) as client:
+        found = client.project(project)
+        if found.state != "ok":
+            raise InputError(found.problem)
+        runs = [run.run_id for run in client.runs(project=found.name)]
+    return _Shown(found.name, found.folder, found.config, runs)
 
 
 @app.command()
