@@ -54,7 +54,7 @@ def registered_environment(env: EnvID | EnvironmentConfig) -> EnvironmentConfig:
 
 def env_from_object(given: object, options: dict[str, object]) -> Env:
     """Make an Env, in this process, of an env object or of a class or function that makes one."""
-    from mosaic.envs.adapters.user import adapt
+    from mosaic.envs.adapters.user import adapt, drawing_options
 
     facts = EnvFacts(EnvironmentConfig(family="python", env_id=_name_of(given), options=options))
     if isinstance(getattr(given, "spec", None), EnvSpec) and not isinstance(given, type):
@@ -63,11 +63,12 @@ def env_from_object(given: object, options: dict[str, object]) -> Env:
         if options:
             raise InputError(f"Options {options} are for making an env, and {type(given).__name__} is one already.")
         return adapt(given, facts)
+    drawing = drawing_options(given, options)
     try:
-        inspect.signature(given).bind(**options)
+        inspect.signature(given).bind(**options, **drawing)
     except TypeError as error:
         raise InputError(f"{_name_of(given)} does not take these options {options}: {error}") from error
-    return adapt(given(**options), facts)
+    return adapt(given(**options, **drawing), facts)
 
 
 def stored_environment(env: Environment, home: Path, options: dict[str, object] | None = None) -> EnvironmentConfig:

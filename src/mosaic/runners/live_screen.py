@@ -23,6 +23,7 @@ class LiveScreen:
 
     def __init__(self, folder: Path, clock: Callable[[], float] = monotonic) -> None:
         self.folder, self._writer = folder, OnDemandWriter(folder, clock)
+        self.undrawn = False  # whether there was nothing to show to a viewer
 
     def wanted(self) -> bool:
         try:
@@ -44,6 +45,7 @@ class LiveScreen:
             return
         try:
             developed = develop([shot])
+            self.undrawn = developed is None
             if developed is not None:
                 self._writer.publish(developed.rgb, **developed.facts)
         except Exception as error:  # noqa: BLE001 — a third-party render() may raise anything

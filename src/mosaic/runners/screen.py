@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.telemetry.frames.layout import AGENT_BYTES, FrameFacts
 
 Draw: TypeAlias = Callable[[], NDArray[np.uint8] | None]
@@ -69,3 +70,16 @@ def develop(shots: Sequence[Shot]) -> Developed | None:
         "ret": ret,
     }
     return Developed(np.ascontiguousarray(picture), facts)
+
+
+def why_undrawn(environment: EnvironmentConfig) -> str:
+    """Return why an env may have no pictures, and what to do; empty if only its author could change that."""
+    given = environment.options.get("render_mode", "rgb_array")
+    if given != "rgb_array":
+        return f"No pictures: the option render_mode of {environment.id} is {given!r}. Leave it out to see the env."
+    if environment.family != "python":
+        return ""
+    return (
+        f"No pictures: {environment.id} draws none. Let its class take render_mode, list 'rgb_array' in "
+        'metadata["render_modes"], and return an array of pixels from render().'
+    )

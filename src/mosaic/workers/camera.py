@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
-from mosaic.runners.screen import Shot, develop
+from mosaic.runners.screen import Shot, develop, why_undrawn
 from mosaic.workers.context import WorkerContext
 
 
@@ -41,6 +41,7 @@ class Camera:
         self._closed = False
         self._wake = threading.Condition()
         self._failure = ""
+        self._undrawn: str | None = None  # why there was nothing to show, to be reported; then empty
         self._thread: threading.Thread | None = None
 
     def glance(self) -> None:
@@ -71,6 +72,9 @@ class Camera:
         """Return whether to `show` a frame that is not of the scene now, such as one of an evaluation's own env."""
         if self._failure:
             self._complain()
+        if self._undrawn:
+            self._context.report(kind="alert", message=self._undrawn)
+            self._undrawn = ""
         return not self._busy and self._context.frame_wanted()
 
     def show(self, shot: Shot) -> None:
@@ -106,6 +110,8 @@ class Camera:
         developed = develop(shots)
         if developed is not None:
             self._context.frame(developed.rgb, **developed.facts)
+        elif self._undrawn is None:
+            self._undrawn = why_undrawn(self._context.config.environment)
 
     def close(self) -> None:
         with self._wake:

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from mosaic.config.sections import EnvironmentConfig
+from mosaic.runners.screen import Shot
 from mosaic.runs.trainer import Trainer
 from mosaic.store.state import State
 from mosaic.store.views import details_of, running_rows
-from mosaic.telemetry.frames.paths import ring_paths
+from mosaic.telemetry.frames.paths import request_pictures, ring_paths
 from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.frames.run_pictures import RunPictures
 from mosaic.telemetry.frames.sources import list_sources, source_folder
@@ -114,14 +116,15 @@ def owner(folder):
 
 def context_of(folder, *, frames=True):
     told = []
-    config = SimpleNamespace(telemetry=SimpleNamespace(frames=frames))
+    environment = EnvironmentConfig(env_id="python:mazes:Maze")
+    config = SimpleNamespace(telemetry=SimpleNamespace(frames=frames), environment=environment)
     report = lambda **fields: told.append(fields["message"])  # noqa: E731
     return SimpleNamespace(config=config, folder=SimpleNamespace(path=folder), report=report), told
 
 
 def test_an_evaluation_is_a_source_while_it_lasts(tmp_path):
     context, told = context_of(tmp_path)
-    with _evaluation_screen(context) as screen:
+    with _evaluation_screen(context, set()) as screen:
         assert list_sources(tmp_path) == ("evaluation",)
         assert not screen.wanted()
     assert list_sources(tmp_path) == ()
@@ -130,9 +133,20 @@ def test_an_evaluation_is_a_source_while_it_lasts(tmp_path):
 
 def test_an_evaluation_that_cannot_be_watched_is_played_nevertheless(tmp_path):
     context, _ = context_of(tmp_path, frames=False)
-    with _evaluation_screen(context) as screen:
+    with _evaluation_screen(context, set()) as screen:
         assert screen is None
     context, told = context_of(tmp_path / "missing")
-    with _evaluation_screen(context) as screen:
+    with _evaluation_screen(context, set()) as screen:
         assert screen is None
     assert told[0].startswith("No pictures of this evaluation: ")
+
+
+def test_a_viewer_of_evaluations_without_pictures_is_told_so_once(tmp_path):
+    context, told = context_of(tmp_path)
+    alerts = set()
+    for _ in range(2):
+        with _evaluation_screen(context, alerts) as screen:
+            request_pictures(screen.folder)
+            assert screen.wanted()
+            screen.show(Shot(lambda: None, 0, 0, 0, 0.0, {"agent_0": 0.0}))
+    assert [message.partition(". ")[0] for message in told] == ["No pictures: python:mazes:Maze draws none"]

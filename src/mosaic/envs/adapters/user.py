@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypedDict, cast
 
@@ -21,6 +21,8 @@ from mosaic.envs.adapters.upstream import draw_without_screen
 from mosaic.envs.env import Env, EnvFacts, EnvSpec
 from mosaic.envs.wrappers.transform import Named
 
+_RGB = "rgb_array"  # the render mode of pictures
+
 
 def make_own(config: EnvironmentConfig) -> Env:
     """Adapt what the factory makes: a Gymnasium env, a PettingZoo AEC or Parallel env, or a Mosaic Env."""
@@ -30,6 +32,7 @@ def make_own(config: EnvironmentConfig) -> Env:
         raise InputError(f"{config.id} is a {type(factory).__name__}, not a function or class that makes an env.")
     options = dict(config.options)
     info_masks = bool(options.pop("info_masks", False))
+    options |= drawing_options(factory, options)
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
@@ -44,6 +47,24 @@ def make_own(config: EnvironmentConfig) -> Env:
             "It comes from your own code, which creates the env: fix it there."
         ) from error
     return adapt(raw, EnvFacts(config), info_masks=info_masks)
+
+
+def drawing_options(factory: Callable[..., object], options: Mapping[str, object]) -> dict[str, object]:
+    """Return the option with which a class or function makes an env that can be drawn; none if it does not take it.
+
+    A render mode that was given, or that is a default other than None, is kept. So is None if the class declares render
+    modes without "rgb_array".
+    """
+    taken = inspect.signature(factory).parameters.get("render_mode")
+    if taken is None or "render_mode" in options or taken.kind is inspect.Parameter.POSITIONAL_ONLY:
+        return {}
+    if taken.default not in (None, inspect.Parameter.empty):
+        return {}
+    metadata = getattr(factory, "metadata", None)
+    declared = metadata.get("render_modes") if isinstance(metadata, Mapping) else None
+    if declared is None or metadata is gymnasium.Env.metadata or _RGB in declared:
+        return {"render_mode": _RGB}
+    return {}
 
 
 class _Declared(TypedDict):

@@ -20,6 +20,7 @@ from mosaic.learners.agent_roles import read_agent_roles
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.policies.registry import load_policy
 from mosaic.runners.live_screen import LiveScreen
+from mosaic.runners.screen import why_undrawn
 from mosaic.store.archives.trust import require_trust_to_resume
 from mosaic.store.checkpoints import PolicyEntry
 from mosaic.telemetry.events.info_numbers import PolicyNumbers
@@ -69,6 +70,7 @@ class Training:
     algo: Algorithm
     self_play: LeagueManager | None
     progress: RllibProgress = field(default_factory=RllibProgress)
+    alerts: set[str] = field(default_factory=set)  # reported, each once
 
     @property
     def learned(self) -> dict[str, str]:
@@ -261,7 +263,7 @@ class RllibTraining:
         self_play = training.self_play
         self._league = self_play.after_iteration(training.algo, result, counted.env_steps) if self_play else {}
         for alert in alerts_of(result):
-            self._context.report(kind="alert", message=alert, env_steps=counted.env_steps)
+            _alert_once(self._context, alert, training.alerts, env_steps=counted.env_steps)
 
     def change_env(self, environment: EnvironmentConfig) -> None:
         """Let the env runners continue in another env, and count only rewards of that one from now on."""
@@ -353,7 +355,7 @@ def _evaluate(context: WorkerContext, training: Training) -> Iterator[Mapping[st
             return load(spec, agent, own, setup.policy_of[agent])
 
         now = training.progress.env_steps
-        with _evaluation_screen(context) as screen:
+        with _evaluation_screen(context, training.alerts) as screen:
             yield from evaluate_learners(
                 context.config,
                 lambda spec, agent: load(spec, agent, folder, setup.policy_of[agent]),
@@ -368,8 +370,15 @@ def _evaluate(context: WorkerContext, training: Training) -> Iterator[Mapping[st
             )
 
 
+def _alert_once(context: WorkerContext, message: str, alerts: set[str], **facts: object) -> None:
+    """Report an alert unless another env runner or evaluation was the cause of the same one."""
+    if message not in alerts:
+        alerts.add(message)
+        context.report(kind="alert", message=message, **facts)
+
+
 @contextmanager
-def _evaluation_screen(context: WorkerContext) -> Iterator[LiveScreen | None]:
+def _evaluation_screen(context: WorkerContext, alerts: set[str]) -> Iterator[LiveScreen | None]:
     """Offer pictures of an evaluation while it lasts, beside those of the env runners."""
     if not context.config.telemetry.frames:
         yield None
@@ -377,11 +386,13 @@ def _evaluation_screen(context: WorkerContext) -> Iterator[LiveScreen | None]:
     try:
         folder = announce_source(context.folder.path, EVALUATION)
     except OSError as error:
-        context.report(kind="alert", message=f"No pictures of this evaluation: {error}")
+        _alert_once(context, f"No pictures of this evaluation: {error}", alerts)
         yield None
         return
     try:
         with LiveScreen(folder) as screen:
             yield screen
+        if screen.undrawn and (why := why_undrawn(context.config.environment)):
+            _alert_once(context, why, alerts)
     finally:
         withdraw_source(folder)

@@ -62,7 +62,7 @@ Together: TypeAlias = ParallelTraining | SpreadTraining
 
 class WatchedTraining(NamedTuple):
     advance: Advance  # same result as the training's own, with frames for viewers
-    camera: Camera | None  # for other frames; None if the run has none
+    camera: Camera | None  # for frames of evaluations; None if the run has none
 
 
 @contextmanager
@@ -76,11 +76,21 @@ def watched(context: WorkerContext, training: TableTraining) -> Iterator[Watched
             training.watch(env.look_through(camera))
             yield WatchedTraining(training.advance, camera)
     elif not isinstance(training, HashedTraining) and not has_twin(context.config.environment.id):
-        yield WatchedTraining(training.advance, None)  # a user's own env cannot be set to a state
+        with Camera(context, UnseenScene()) as camera:  # a user's own env cannot be set to a state
+            yield WatchedTraining(training.advance, camera)
     else:
         assert isinstance(training, OnTwin | Together)
         with closing(TwinScene(training, context.config.environment)) as twin, Camera(context, twin) as camera:
             yield WatchedTraining(Pieces(training, twin, camera).advance, camera)
+
+
+class UnseenScene:
+    """Scene of a training that cannot be drawn; its evaluations, which step the env itself, can."""
+
+    envs, freezes = 0, False
+
+    def shoot(self, index: int) -> Shot:
+        raise MosaicError("the states of this training cannot be drawn")
 
 
 class PlayedScene:

@@ -43,6 +43,8 @@ class Corridor(gymnasium.Env):
         self.observation_space = gymnasium.spaces.Box(0, LENGTH, (1,), np.float32)
         self.action_space = gymnasium.spaces.Discrete(2)
         self.breaks = bool((config or {}).get("breaks"))
+        if (config or {}).get("without_render"):
+            self.render = super().render
         self.played_returns = {"opponent": 3.0}
         self.t = 0
 
@@ -104,7 +106,7 @@ def runner(folder, *, agents=None, worker_index=0, runners=0, show=True, host=No
     from mosaic.workers.rllib.reporting.callbacks import MosaicCallback, callback_facts
 
     policies = agents or {"a": "shared"}
-    facts = callback_facts(folder, policies, frames=show)
+    facts = callback_facts(folder, policies, frames=show, undrawn="No pictures of a corridor.")
     if host is not None:
         facts["host"] = host
     config = (
@@ -254,6 +256,19 @@ def test_an_env_that_cannot_be_drawn_ends_the_pictures_and_not_the_training(tmp_
         assert alerts == ["No more pictures: drawing env 0 raised OSError: no screen"]
         assert len(records) == 2
         assert reader.read() is None
+        end(made)
+
+
+def test_a_viewer_of_an_env_without_pictures_is_told_so_once(tmp_path):
+    made = runner(tmp_path, without_render=True)
+    alerts = []
+    with looking(tmp_path) as reader:
+        while not alerts:
+            reader.look()
+            alerts += alerts_of(told(made))
+        reader.look()
+        alerts += alerts_of(told(made, 2))
+        assert alerts == ["No pictures of a corridor."]
         end(made)
 
 

@@ -21,6 +21,7 @@ from ray.tune.registry import register_env
 from mosaic.core.ids import AgentID
 from mosaic.envs.vector.encoding import action_code
 from mosaic.learners.trained_policies import BatchRule
+from mosaic.runners.screen import why_undrawn
 from mosaic.workers.rllib.config.algorithms import fresh_config
 from mosaic.workers.rllib.config.hook import apply_hook, changes
 from mosaic.workers.rllib.config.offline_options import OfflineOptions
@@ -80,6 +81,7 @@ def configure(setup: RllibSetup, mapping: Mapping | None = None) -> AlgorithmCon
         setup.folder,
         setup.policy_of,
         frames=setup.config.telemetry.frames,
+        undrawn=why_undrawn(setup.config.environment),
         session=setup.session,
         first_episode=setup.first_episode,
     )

@@ -25,6 +25,8 @@ from mosaic.workers.rllib.reporting.episodes import ALERTS, EPISODES, joined
 from mosaic.workers.rllib.reporting.log_filter import keep_quiet
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from ray.rllib.algorithms.algorithm import Algorithm
     from ray.rllib.env.env_runner import EnvRunner
     from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
@@ -53,6 +55,15 @@ def shows_frames(env_runner: EnvRunner, host: str, folder: Path) -> bool:
     return steps and not config.in_evaluation and host == this_host() and folder.is_dir()
 
 
+def _picture(env: Any) -> NDArray[np.uint8] | None:
+    """Return the picture of an env; None if its class does not draw."""
+    try:
+        picture: NDArray[np.uint8] | None = env.render()
+    except NotImplementedError:  # by Gymnasium, in place of a class that has no render()
+        return None
+    return picture
+
+
 class RunnerCamera:
     """Renderer of an env runner's envs, for viewers who choose this runner as a source.
 
@@ -60,8 +71,11 @@ class RunnerCamera:
     next step as soon as its callback returns.
     """
 
-    def __init__(self, folder: Path, env_runner: EnvRunner, agents: Iterable[AgentID]) -> None:
-        """Offer the runner as a source of the run in `folder`, in place of a predecessor with the same number."""
+    def __init__(self, folder: Path, env_runner: EnvRunner, agents: Iterable[AgentID], undrawn: str = "") -> None:
+        """Offer the runner as a source of the run in `folder`, in place of a predecessor with the same number.
+
+        `undrawn` is the alert if there is nothing to show.
+        """
         self._runner: Any = env_runner  # the two kinds share more than their base class declares
         self._agents = tuple(agents)
         self._writer = OnDemandWriter(announce_source(folder, runner_source(max(1, env_runner.worker_index))))
@@ -70,6 +84,7 @@ class RunnerCamera:
         self._told = env_runner.num_env_steps_sampled_lifetime
         self._shown = 0
         self._broken = False
+        self._undrawn = undrawn
 
     def glance(self) -> str | None:
         """Draw a frame if a viewer requests one, and return an alert if that fails.
@@ -94,7 +109,9 @@ class RunnerCamera:
             return f"No more pictures: drawing env {first} raised {type(error).__name__}: {error}"
         if developed is not None:
             self._writer.publish(developed.rgb, **developed.facts)
-        return None
+            return None
+        alert, self._undrawn = self._undrawn, ""
+        return alert or None
 
     def close(self, *, finished: bool) -> None:
         self._writer.close(finished)
@@ -103,7 +120,7 @@ class RunnerCamera:
     def _shoot(self, index: int) -> Shot:
         returns, reward = self._so_far(index)
         return Shot(
-            draw=self._runner.env.unwrapped.envs[index].render,
+            draw=partial(_picture, self._runner.env.unwrapped.envs[index]),
             env=index,
             env_steps=self._step(),
             episode=self.episodes,
@@ -161,6 +178,7 @@ class CallbackFacts(TypedDict):
     host: str  # of the driver, and of the viewers
     policies: dict[AgentID, str]  # of the agents that learn, in their order
     frames: bool
+    undrawn: str  # alert if the env has no pictures
     session: str  # under which counters are published
     first_episode: int | None  # number of the run's next episode, if numbers decide who plays
 
@@ -185,6 +203,7 @@ def callback_facts(
     policies: Mapping[AgentID, str],
     *,
     frames: bool,
+    undrawn: str = "",
     session: str = "",
     first_episode: int | None = None,
 ) -> CallbackFacts:
@@ -194,6 +213,7 @@ def callback_facts(
         host=this_host(),
         policies=dict(policies),
         frames=frames,
+        undrawn=undrawn,
         session=session or str(folder),
         first_episode=first_episode,
     )
@@ -219,7 +239,7 @@ class MosaicCallback(RLlibCallback):
         folder = Path(self._facts["folder"])
         if self._camera is None and self._facts["frames"] and shows_frames(env_runner, self._facts["host"], folder):
             try:
-                self._camera = RunnerCamera(folder, env_runner, self._agents)
+                self._camera = RunnerCamera(folder, env_runner, self._agents, self._facts["undrawn"])
             except OSError as error:
                 _log.warning("This env runner cannot be watched: %s", error)
 
