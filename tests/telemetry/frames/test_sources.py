@@ -159,3 +159,17 @@ def test_rings_of_killed_sources_are_removed_and_links_are_not_followed(tmp_path
     remove_rings(tmp_path)
     assert list(other.iterdir()) == [other / "kept"]
     assert not (tmp_path / ".pictures").exists()
+
+
+def test_evaluations_of_a_run_with_one_ring_are_a_source_too(tmp_path):
+    with FrameWriter(tmp_path) as writer, closing(RunPictures(tmp_path, FrameRequest(), "evaluation", Clock())) as seen:
+        assert seen.newest() is None
+        writer.publish(picture(1), agent="")
+        assert seen.newest() is None
+        writer.publish(picture(2), agent="evaluation, return=1")
+        assert int(seen.newest().pixels[0, 0, 0]) == 2
+        writer.publish(picture(3), agent="red=1, blue=2")
+        assert seen.newest() is None
+        announce_source(tmp_path, "env-runner-1")  # it starts Ray: there will be a source of this name
+        writer.publish(picture(4), agent="evaluation, return=1")
+        assert seen.newest() is None

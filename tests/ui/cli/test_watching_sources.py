@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mosaic.core.errors import InputError
-from mosaic.ui.cli.commands.watch import _check_drawn, _source, sources_note, waiting_for_evaluation
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.ui.cli.commands.watch import PictureAlerts, _check_drawn, _source, sources_note, waiting_for_evaluation
 
 
 def run_with(sources, env_steps=10):
@@ -21,12 +21,13 @@ def test_a_source_is_taken_by_its_name_or_number():
     ]
     assert _source(run_with((), env_steps=None), "2") == "env-runner-2"  # a run that has just begun
     assert _source(run_with((), env_steps=0), "evaluation") == "evaluation"  # it starts Ray
+    assert _source(run_with(()), "evaluation") == "evaluation"  # a run with one ring shows its evaluations there
 
 
 @pytest.mark.parametrize(
     ("sources", "text"),
     [
-        ((), "The run walk has one source of pictures, or none, not '3'. Leave --source out."),
+        ((), "The run walk has one source of pictures, or none, not '3'. Leave --source out, or type --"),
         (("env-runner-1",), "There is no source of pictures named '3'. Did you mean"),
     ],
 )
@@ -71,3 +72,22 @@ def test_an_evaluation_is_waited_for_with_the_step_at_which_it_comes(now, every,
 def test_a_run_without_frames_is_not_waited_for():
     with pytest.raises(InputError, match=r"The run walk draws no pictures: it was started with telemetry.frames=false"):
         _check_drawn("walk", SimpleNamespace(config={"telemetry": {"frames": False}}))
+
+
+def test_an_alert_that_says_why_there_is_no_picture_ends_the_waiting():
+    why = "No pictures: python:mazes:Maze draws none."
+    told = [
+        {"seq": 1, "attempt": 1, "kind": "alert", "message": "No pictures: of an earlier attempt."},
+        {"seq": 2, "attempt": 2, "kind": "alert", "message": "The loss is not a number."},
+        {"seq": 3, "attempt": 2, "kind": "iteration"},
+        {"seq": 4, "attempt": 2, "kind": "alert", "message": why},
+    ]
+    asked = []
+    events = lambda after: asked.append(after) or iter(told[after:])  # noqa: E731
+    alerts = PictureAlerts(SimpleNamespace(events=events))
+    alerts.check(SimpleNamespace(last_seq=3, attempts=(1, 2)))
+    alerts.check(SimpleNamespace(last_seq=3, attempts=(1, 2)))
+    assert asked == [0]
+    with pytest.raises(MosaicError, match=why):
+        alerts.check(SimpleNamespace(last_seq=4, attempts=(1, 2)))
+    assert asked == [0, 3]

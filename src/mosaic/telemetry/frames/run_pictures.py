@@ -9,7 +9,7 @@ from time import monotonic
 from mosaic.telemetry.frames.paths import request_pictures
 from mosaic.telemetry.frames.reader import Frame, LivePictures, StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
-from mosaic.telemetry.frames.sources import has_sources, source_folder, usual_source, wait_for_source
+from mosaic.telemetry.frames.sources import EVALUATION, has_sources, source_folder, usual_source, wait_for_source
 
 _CHOOSE_EVERY_S = 0.1
 
@@ -17,7 +17,8 @@ _CHOOSE_EVERY_S = 0.1
 class RunPictures:
     """Pictures of a run. Without `source`: its only one, or of several the evaluation while it lasts, else the first.
 
-    Writers of a source may follow one another: the run decides the end.
+    A run with one ring shows its evaluations there, labelled as such, so that they can be a source too. Writers of a
+    source may follow one another: the run decides the end.
     """
 
     def __init__(
@@ -38,7 +39,10 @@ class RunPictures:
             self._follow()
         if self._folder != self._run_folder:
             request_pictures(self._folder)
-        return self._pictures.newest()
+            return self._pictures.newest()
+        frame = self._pictures.newest()
+        training = frame is not None and not frame.agent.startswith(EVALUATION)
+        return None if self._source == EVALUATION and training else frame
 
     @property
     def state(self) -> StreamState:
@@ -50,6 +54,8 @@ class RunPictures:
         self._pictures.close()
 
     def _chosen(self) -> Path:
+        if self._source == EVALUATION and not has_sources(self._run_folder):
+            return self._run_folder
         source = self._source or usual_source(self._run_folder)
         return self._run_folder if source is None else source_folder(self._run_folder, source)
 

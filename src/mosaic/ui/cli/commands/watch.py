@@ -8,7 +8,7 @@ from json import dumps
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -94,14 +94,16 @@ def _session_instead(there: Backend, asked: str, error: UnknownNameError) -> Bac
 def _source(watched: BackendRun, asked: str) -> str:
     """Return the source that was asked for; a run that has just begun may have none yet."""
     from mosaic.core.errors import InputError
-    from mosaic.telemetry.frames.sources import parse_source
+    from mosaic.telemetry.frames.sources import EVALUATION, parse_source
 
     details = watched.show()
-    if not details.sources and details.env_steps:
+    source = parse_source(asked, details.sources)
+    if not details.sources and details.env_steps and source != EVALUATION:
         raise InputError(
-            f"The run {watched.id} has one source of pictures, or none, not '{asked}'. Leave --source out."
+            f"The run {watched.id} has one source of pictures, or none, not '{asked}'. Leave --source out, or type "
+            "--source evaluation to see only its evaluations."
         )
-    return parse_source(asked, details.sources)
+    return source
 
 
 def _save(watched: BackendRun, path: Path, request: FrameRequest, source: str | None) -> None:
@@ -109,7 +111,7 @@ def _save(watched: BackendRun, path: Path, request: FrameRequest, source: str | 
     from mosaic.store.state import ENDED
     from mosaic.telemetry.frames.sources import EVALUATION
     from mosaic.ui.cli.output import Throttle, note
-    from mosaic.ui.cli.recording import check_file, save, take
+    from mosaic.ui.cli.recording import PATIENCE_S, check_file, save, take
 
     check_file(path)
     details = watched.show()
@@ -127,15 +129,46 @@ def _save(watched: BackendRun, path: Path, request: FrameRequest, source: str | 
             f"mosaic evaluate {quote(environment.id)} --agent '*=run:{watched.id}'{settings} --video film.mp4"
         )
     _check_drawn(watched.id, details)
-    wait: dict[str, Any] = {}
+    pace, alerts = Throttle(_LIST_EVERY_S, monotonic), PictureAlerts(watched)
+    pace.due()  # most pictures are there at once
+
+    def ended() -> bool:
+        if not pace.due():
+            return False
+        now = watched.show()
+        alerts.check(now)
+        return now.state in ENDED
+
+    patience_s = PATIENCE_S
     if source == EVALUATION:
         note(f"{waiting_for_evaluation(details)}, at most until the run ends. Ctrl-C leaves; the run continues.")
-        pace = Throttle(_LIST_EVERY_S, monotonic)
-        wait = {"patience_s": inf, "ended": lambda: pace.due() and watched.show().state in ENDED}
+        patience_s = inf
     with closing(watched.pictures(request, source)) as pictures:
-        frame = take(pictures, watched.id, **wait)
+        frame = take(pictures, watched.id, patience_s=patience_s, ended=ended)
         save(path, frame, watched.id)
         note(f"{path}: env {frame.env}, episode {frame.episode:,}, step {frame.step:,} ({pictures.state})")
+
+
+class PictureAlerts:
+    """Alerts of a run's current attempt that say why it draws nothing."""
+
+    def __init__(self, watched: BackendRun) -> None:
+        self._watched, self._read = watched, 0
+
+    def check(self, details: RunDetails) -> None:
+        """Raise MosaicError with the alert, if the run has raised one."""
+        from mosaic.core.errors import MosaicError
+
+        if details.last_seq <= self._read:
+            return
+        for event in self._watched.events(self._read):
+            self._read = event["seq"]
+            message = str(event.get("message", ""))
+            current = event["attempt"] == len(details.attempts)
+            if current and event["kind"] == "alert" and message.startswith(("No pictures", "No more pictures")):
+                raise MosaicError(message)
+            if self._read >= details.last_seq:
+                return
 
 
 def _draw(watched: BackendRun, once: bool) -> None:
