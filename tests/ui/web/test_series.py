@@ -14,6 +14,7 @@ from mosaic.server.auth.token import ensure_token
 from mosaic.server.context import ServerSettings
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.event import encode
+from mosaic.telemetry.events.writer import EventWriter
 from mosaic.ui.web.data.facts import last_iteration
 from mosaic.ui.web.series_api import add_series_routes
 
@@ -99,6 +100,20 @@ def test_the_last_iteration_is_found_behind_other_events(client: TestClient) -> 
     with folder.metrics.open("ab") as file:
         file.write(encode({"kind": "ended", "seq": 3, "attempt": 1, "timestamp": 1.0}) + b"\n" + b'{"kind":"iteration')
     assert last_iteration(folder)["episode_reward_mean"] == 7.0
+
+
+def test_a_report_by_the_clock_keeps_the_split_of_the_last_whole_iteration(client: TestClient) -> None:
+    app: Any = client.app
+    run = app.state.context.store.resolve(made(client, [1.0]))
+    with EventWriter(run.metrics, attempt=2) as writer:
+        writer.report(kind="iteration", env_steps=20, time_split={"env": 3.0, "learning": 1.0})
+        writer.report(kind="iteration", env_steps=30, trigger="clock")
+        found = last_iteration(run)
+        assert (found["trigger"], found["time_split"]) == ("clock", {"env": 3.0, "learning": 1.0})
+        writer.report(kind="iteration", env_steps=40)  # of a worker that does not report it
+        assert last_iteration(run)["time_split"] == {}
+    run.metrics.write_bytes(run.metrics.read_bytes().splitlines(keepends=True)[-2])
+    assert "time_split" not in last_iteration(run)  # not known yet
 
 
 def test_a_part_of_a_curve_has_points_of_its_own(client: TestClient) -> None:

@@ -78,7 +78,20 @@ def test_the_stages_of_a_start_are_shown_until_there_are_samples(tab: Tab, serve
         expect(shown).to_contain_text("building the algorithm, 2 env runners … ")
         writer.report(kind="iteration", env_steps=0, episode_reward_mean=None)
         expect(shown).to_contain_text("building the algorithm")
-        writer.report(kind="iteration", env_steps=10, episode_reward_mean=1.0)
+        writer.report(kind="iteration", trigger="clock", env_steps=10, env_steps_per_s=3.0)
         expect(shown).to_be_empty()
+        strip, measure = page.locator(".r-strip"), page.locator(".r-measure")
+        expect(strip).to_contain_text("Known after the first iteration.")
+        expect(measure).to_contain_text("Env steps per second")
+        split = {"env": 1.0, "inference": 1.0, "learning": 2.0}
+        rewards = {"episode_reward_mean": 1.0, "episode_len_mean": 5.0}
+        writer.report(kind="iteration", env_steps=20, env_steps_per_s=3.0, time_split=split, **rewards)
+        expect(strip).to_contain_text("learning 50%")
+        expect(measure).to_contain_text("Return")  # nobody has chosen a measure
+        expect(page.locator(".r-charts .t")).to_contain_text(["Episode length", "Env steps per second"])
+        writer.report(kind="iteration", trigger="clock", env_steps=30, env_steps_per_s=2.0, **rewards)
+        expect(strip).to_contain_text("30 of")
+        expect(strip).to_contain_text("learning 50%")
+        keep_picture(page, "run-started")
     tab.check()
     run.stop(patience_s=1.0)

@@ -78,6 +78,12 @@ class LiveFeed(ui.element, component="../static/live_feed.js"):
         self.props["charts"] = list(drawn.values())
         self.update()
 
+    def forget(self, charts: Iterable[ui.echart]) -> None:
+        """Draw these charts no more."""
+        gone = {chart.id for chart in charts}
+        self.props["charts"] = [each for each in self.props["charts"] if each["id"] not in gone]
+        self.update()
+
     def begin(self) -> None:
         """Let the browser request the first chart's curves at once, while it still loads the code that draws them."""
         if self.client.has_socket_connection or not self.props["charts"]:

@@ -52,9 +52,17 @@ def _newest(folder: RunFolder, *kinds: str) -> Iterator[MetricEvent]:
 
 
 def last_iteration(folder: RunFolder) -> Iteration:
-    """Return the newest iteration event; empty where the end of the file has none."""
-    found = next(_newest(folder, "iteration"), None)
-    return {} if found is None else cast(Iteration, found)
+    """Return the newest iteration event; empty where the end of the file has none.
+
+    Reports by the clock do not know how the time is spent: then it is that of the last iteration that ended.
+    """
+    found: Iteration = {}
+    for event in _newest(folder, "iteration"):
+        iteration = cast(Iteration, event)
+        found = found or iteration
+        if iteration.get("trigger") != "clock":
+            return {**found, "time_split": iteration.get("time_split") or {}}
+    return found
 
 
 def start_stage(folder: RunFolder) -> StartStage | None:

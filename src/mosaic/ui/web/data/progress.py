@@ -14,6 +14,7 @@ class Iteration(TypedDict, total=False):
     """Fields of an iteration event that pages show; none where a run has no iteration yet."""
 
     kind: str
+    trigger: str  # "clock" if it was reported within an iteration
     episodes_total: int | None
     env_steps_per_s: float | None
     episode_reward_mean: float | None

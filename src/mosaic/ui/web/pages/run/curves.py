@@ -117,7 +117,7 @@ class _Charts:
 
     def __init__(self, compared: ComparedRuns, measures: Measures, live: bool) -> None:
         self._compared, self._measures, self._live = compared, measures, live
-        self._main = measures.titles[0]
+        self._main, self._chosen = measures.titles[0], False  # whether the viewer chose it
         self._hidden: set[str] = set()
         with panel(body="m-body tight"):
             self._feed = LiveFeed(compared.sources(live))
@@ -142,7 +142,11 @@ class _Charts:
             return
         self._measures = measures
         self._choice.set_options(measures.titles)
-        self._feed.draw(self._plot, measures.lines(self._main), self._main)
+        if not self._chosen and self._main != measures.titles[0]:  # such as the return, after the first episode
+            self._main = measures.titles[0]
+            self._choice.set_value(self._main)
+            self._small.restart()
+        self._draw_main()
         self._small.redraw(measures)
         self._draw_labels()
         self._small.add(measures, self._main)
@@ -202,7 +206,9 @@ class _Charts:
         self._feed.set_shown(label, on)
 
     def _choose_main(self, chosen: str) -> None:
-        self._main = chosen
+        if chosen == self._main:
+            return
+        self._main, self._chosen = chosen, True
         self._draw_labels()
         self._draw_main()
 
@@ -242,6 +248,12 @@ class _SmallCharts:
         hidden = len(measures.titles) - 1 - len(self._plots)
         self._more.set_visibility(hidden > 0 and self._most == _SMALL)
         self._button.set_content(f"Show {hidden} more measures")
+
+    def restart(self) -> None:
+        """Remove the charts; the measures that are looked at most follow."""
+        self._feed.forget(self._plots.values())
+        self._plots.clear()
+        self._grid.clear()
 
     def redraw(self, measures: Measures) -> None:
         for name, plot in self._plots.items():

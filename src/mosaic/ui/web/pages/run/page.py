@@ -63,7 +63,7 @@ class StatusStrip:
         set_html(self._time, value)
         set_html(self._speed, f"{progress.steps_per_s:,.0f}" if progress.steps_per_s else "—")
         set_html(self._reward, _reward(iteration))
-        set_html(self._split, _split(time_shares(iteration)) if iteration else _UNKNOWN)
+        set_html(self._split, _split(iteration))
 
 
 def _tile(name: str) -> tuple[ui.html, ui.html]:
@@ -88,7 +88,10 @@ def _reward(iteration: Iteration) -> str:
     return f"{number(mean)} <small>{number(low, 0)} … {number(high, 0)}</small>"
 
 
-def _split(shares: dict[str, float]) -> str:
+def _split(iteration: Iteration) -> str:
+    if "time_split" not in iteration:
+        return _UNKNOWN
+    shares = time_shares(iteration)
     if not shares:
         return '<span class="small faint">This worker does not report it.</span>'
     kinds = {"env": "a", "inference": "b", "learning": "c"}
