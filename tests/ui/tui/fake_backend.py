@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Literal
 
 import numpy as np
+from pydantic import BaseModel, Field
 
-from mosaic.core.errors import InputError, UnknownNameError
+from mosaic.config.loading import parse_run_config
+from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.server.machine_load import MachineLoad
-from mosaic.server.schemas import FindingRow
+from mosaic.server.schemas import EnvRow, FindingRow, WorkerRow
 from mosaic.store.projects.registry import ProjectRow
 from mosaic.store.state import State
 from mosaic.store.views import AttemptRow, CheckpointRow, LogPart, RunDetails, RunRow
 from mosaic.ui.series import ManySeries, Series
+from mosaic.ui.tui.backend.protocol import EnvOffer, StartedRuns
+from mosaic.ui.web.data.draft import Checked
+from mosaic.ui.web.data.env_info import EnvLook
+from mosaic.ui.web.data.schema_fields import complaints, fields_of
 
 NOW = 1_800_000_000.0
 POLICIES = [f"policy_{number}" for number in (10, 2, 1)]
@@ -40,7 +47,11 @@ class FakeRun:
         )  # fmt: skip
 
     def log(self, after=None, size=65_536, stream="stdout"):
-        return LogPart(text="first line\nRuntimeError: the game file is missing\n", start=0, end=9)
+        text = "" if after else "first line\nRuntimeError: the game file is missing\n"
+        return LogPart(text=text if stream == "stderr" else "", start=0, end=9)
+
+    def pause(self):
+        self._backend.asked.append(("pause", self.id))
 
     def stop(self, patience_s=None, *, wait=True):
         self._backend.asked.append(("stop", self.id))
@@ -49,6 +60,59 @@ class FakeRun:
         if self._row.state == "running":
             raise InputError(f"The run {self.id} is running. Stop it first.")
         self._backend.rows_ = [each for each in self._backend.rows_ if each.run_id != self.id]
+
+
+class Options(BaseModel):
+    """Options of the algorithm of the only worker."""
+
+    lr: float = Field(3e-4, gt=0, le=1, description="Learning rate.")
+    normalise: bool = Field(True, description="Normalise observations.")
+    schedule: Literal["constant", "linear"] = Field("constant", description="Change of the learning rate.")
+
+
+def check(document):
+    try:
+        return Checked(parse_run_config(document))
+    except MosaicError as error:
+        return Checked(None, str(error))
+
+
+class FakePresets:
+    """A project of the working directory whose preset trains in an env with two agents."""
+
+    def __init__(self):
+        training = {"worker": "native", "algorithm": "ppo", "total_timesteps": 5000}
+        self.settings = {"environment": {"env_id": "gym/duel-v0"}, "training": training, "project": "demo"}
+        self.saved = {}
+
+    def here(self):
+        return self.settings
+
+    def save(self, project, preset, document):
+        self.saved[project, preset] = document
+
+
+class FakeCatalog:
+    def envs(self):
+        facts = {"incentives": "unknown", "shared_reward": None}
+        return [EnvRow(id="gym/duel-v0", installed=True, install=None, **facts),
+                EnvRow(id="gym/far-v0", installed=False, install="pip install far", **facts)]  # fmt: skip
+
+    def workers(self):
+        about = {"algorithms": ["ppo", "dqn"], "paradigms": ["parameter_sharing", "independent"]}
+        return [WorkerRow(id="native", installed=True, install=None, capabilities=about)]
+
+    def look(self, env):
+        agents = ("agent_2", "agent_10")
+        shared = {"parameter_sharing": dict.fromkeys(agents, "shared"), "independent": {name: name for name in agents}}
+        spaces = dict.fromkeys(agents, "sees Box(4), acts Discrete(2)")
+        return EnvOffer(EnvLook(env, agents, False, False, "unknown", None, spaces, shared), {})
+
+    def options(self, worker, algorithm):
+        return fields_of(Options)
+
+    def complaints(self, worker, algorithm, values):
+        return complaints(Options, values)
 
 
 class FakeBackend:
@@ -60,18 +124,24 @@ class FakeBackend:
         self.rows_ = [row("run-c", "running", name="cart"), row("run-b", "failed", name="broken"),
                       row("run-a", "finished", env="classic/tictactoe_v3")]  # fmt: skip
         self.names_ = NAMES
-        self.runs = SimpleNamespace(rows=self._rows, run=self._run)
+        self.runs = SimpleNamespace(rows=self._rows, run=self._run, check=check, start=self._start)
         self.metrics = SimpleNamespace(names=lambda ref: self.names_, series=self._series)
         load = MachineLoad(cpu=50, used_gb=4, memory_gb=16)
         doctor = [FindingRow(id="extra mpi", ok=False, detail="without mpi4py", install="pip install x")]
         self.machine = SimpleNamespace(load=lambda: load, doctor=lambda: doctor)
         project = ProjectRow(name="demo", folder="/demo", state="ok", env="gym/CartPole-v1", used=0.0)
         self.projects = SimpleNamespace(rows=lambda: [project], details=lambda name: project)
+        self.presets, self.catalog = FakePresets(), FakeCatalog()
 
     def _rows(self):
         if self.lost:
             raise InputError(self.lost)
         return list(self.rows_)
+
+    def _start(self, document, seeds, *, queue):
+        self.asked.append((document, seeds, queue))
+        self.rows_ = [row("run-new", "queued" if queue else "running"), *self.rows_]
+        return StartedRuns(("run-new",), queue)
 
     def _run(self, ref):
         found = [each for each in self.rows_ if each.run_id == ref]

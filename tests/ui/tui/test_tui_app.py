@@ -32,6 +32,7 @@ def app_on(backend=None):
 
 WORDS = {
     "home": ("demo", "cart", "CPU", "mpi"),
+    "train": ("duel-v0", "✓ native ppo", "What is trained in"),
     "metrics": ("Return", "30k", "1 running"),
     "runs": ("broken", "1 checkpoint"),
 }
@@ -55,7 +56,14 @@ async def test_screen(tab, size, request):
 async def test_digits_arrows_and_escape_change_tabs():
     app = app_on()
     async with app.run_test(size=(80, 24)) as pilot:
-        for key, name in (("6", "runs"), ("right", "home"), ("left", "runs"), ("3", "metrics"), ("escape", "runs")):
+        for key, name in (
+            ("6", "runs"),
+            ("right", "home"),
+            ("left", "runs"),
+            ("3", "metrics"),
+            ("escape", "runs"),
+            ("n", "train"),
+        ):
             await pilot.press(key)
             assert name == app.tab.NAME
 

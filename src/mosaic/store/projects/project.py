@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,6 +131,25 @@ def create_project(folder: Path, document: dict[str, object]) -> Project:
     if os.path.lexists(file) or not write_once(file, write_toml(document).encode(), 0o644):
         raise InputError(f"'{folder}' is a project already. Open it: mosaic projects open {folder}")
     return Project(folder, config)
+
+
+def add_preset(project: Project, name: str, settings: Mapping[str, object]) -> Project:
+    """Append a training preset to a mosaic.toml; what the file has stays as it is."""
+    if name in project.config.train:
+        raise InputError(f"The project '{project.name}' has a preset '{name}' already. Choose another name.")
+    text, added = read_text(project.file), write_toml({"train": {name: dict(settings)}})
+    changed = f"{text.rstrip()}\n\n{added}"
+    before = tomllib.loads(text)
+    wanted = {**before, "train": {**before.get("train", {}), name: tomllib.loads(added)["train"][name]}}
+    try:
+        done = tomllib.loads(changed) == wanted
+    except tomllib.TOMLDecodeError:
+        done = False
+    if not done:
+        raise InputError(f"'{project.file}' could not be extended here: write [train.{name}] in it yourself.")
+    config = parse_project(wanted)
+    write_atomic(Path(os.path.realpath(project.file)), changed)
+    return Project(project.folder, config)
 
 
 def rename_in_file(project: Project, name: str) -> Project:

@@ -29,6 +29,7 @@ T = TypeVar("T")
 SMALLEST = (80, 24)
 TABS = (
     TabEntry("home", "1", "HomeTab"),
+    TabEntry("train", "2", "TrainTab"),
     TabEntry("metrics", "3", "MetricsTab"),
     TabEntry("runs", "6", "RunsTab"),
 )

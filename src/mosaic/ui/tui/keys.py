@@ -16,7 +16,7 @@ class KeyMeaning(NamedTuple):
 
 
 EVERYWHERE = (
-    KeyMeaning("n", "new", "New", "Create a project on Home; elsewhere, how to start a run"),
+    KeyMeaning("n", "new", "New", "Set up a new run; in the list of projects, create a project"),
     KeyMeaning("enter", "open", "Open", "Open what is selected"),
     KeyMeaning("s", "stop", "Stop", "Stop the run and save it"),
     KeyMeaning("p", "pause", "Pause", "Pause the run, or continue it"),
@@ -32,6 +32,16 @@ OF_TABS = {
     "home": (
         KeyMeaning("u", "rename", "Rename", "Rename the selected project"),
         KeyMeaning("g", "doctor", "Doctor", "Show what is installed and what is missing"),
+    ),
+    "train": (
+        KeyMeaning("t", "start", "Start", "Start training with these settings"),
+        KeyMeaning("y", "queue", "Queue", "Queue the run; r on Runs, or a server, starts it"),
+        KeyMeaning("l", "log", "Log", "Show the log of the started run, or the form"),
+        KeyMeaning("a", "advanced", "Advanced", "Show or hide the advanced settings"),
+        KeyMeaning("o", "load", "Load", "Load a preset of a project, or a file"),
+        KeyMeaning("w", "save", "Save as", "Save the settings as a preset or as a file"),
+        KeyMeaning("i", "config", "Config", "Show the whole configuration"),
+        KeyMeaning("backspace", "reset", "Reset", "Return the setting to its default"),
     ),
     "metrics": (
         KeyMeaning("x", "axis", "X-axis", "Choose the x-axis: steps, time, episodes, iterations"),
@@ -57,6 +67,7 @@ SHOWN_AS = {
     "enter": "⏎",
     "plus": "+",
     "minus": "-",
+    "backspace": "⌫",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
 }

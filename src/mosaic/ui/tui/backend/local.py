@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from mosaic.core.ids import Json
+from mosaic.core.ids import Json, JsonObject
 from mosaic.ui.tui.backend.protocol import (
     CatalogSource,
+    EnvOffer,
     MachineSource,
     MetricSource,
+    PresetSource,
     ProjectSource,
     RunSource,
     StartedRuns,
@@ -40,6 +42,7 @@ class LocalBackend:
         self.metrics: MetricSource = _LocalMetrics(home)
         self.machine: MachineSource = _LocalMachine()
         self.projects: ProjectSource = _LocalProjects(home)
+        self.presets: PresetSource = _LocalPresets(home)
         self.catalog: CatalogSource = LocalCatalog()
 
 
@@ -158,6 +161,20 @@ class _LocalProjects:
         self._home.store.projects.forget(name)
 
 
+class _LocalPresets:
+    def __init__(self, home: _Home) -> None:
+        self._home = home
+
+    def here(self) -> JsonObject | None:
+        project = self._home.store.projects.here()
+        return None if project is None else cast(JsonObject, project.settings())
+
+    def save(self, project: str, preset: str, document: Mapping[str, Json]) -> None:
+        from mosaic.store.projects.project import add_preset
+
+        add_preset(self._home.store.projects.find(project), preset, document)
+
+
 class LocalCatalog:
     def envs(self) -> list[EnvRow]:
         from mosaic.envs import catalog
@@ -171,10 +188,10 @@ class LocalCatalog:
 
         return [worker_row(name) for name in plugins("mosaic.workers")]
 
-    def policies(self) -> Sequence[str]:
-        from mosaic.core.plugins import plugins
+    def look(self, env: str) -> EnvOffer:
+        from mosaic.ui.web.data.env_info import look_at, usual_algorithms
 
-        return tuple(plugins("mosaic.policies"))
+        return EnvOffer(look_at(env), usual_algorithms(env))
 
     def options(self, worker: str, algorithm: str) -> list[SchemaField]:
         from mosaic.ui.web.data.schema_fields import fields_of

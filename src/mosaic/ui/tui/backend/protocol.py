@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from mosaic.core.ids import Json
+from mosaic.core.ids import Json, JsonObject
 
 if TYPE_CHECKING:
     from mosaic.server.machine_load import MachineLoad
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mosaic.ui.cli.backend import BackendRun
     from mosaic.ui.series import ManySeries, SeriesQuery
     from mosaic.ui.web.data.draft import Checked
+    from mosaic.ui.web.data.env_info import EnvLook
     from mosaic.ui.web.data.schema_fields import SchemaField
 
 
@@ -77,13 +78,31 @@ class ProjectSource(Protocol):
         ...
 
 
+class PresetSource(Protocol):
+    def here(self) -> JsonObject | None:
+        """Return the settings of the project of the working directory; None where there is none."""
+        ...
+
+    def save(self, project: str, preset: str, document: Mapping[str, Json]) -> None:
+        """Write a training preset into a project's mosaic.toml."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EnvOffer:
+    """Facts about an env, None where it cannot be created here, and the algorithms that workers choose for it."""
+
+    look: EnvLook | None
+    usual: Mapping[str, str]
+
+
 class CatalogSource(Protocol):
     def envs(self) -> list[EnvRow]: ...
 
     def workers(self) -> list[WorkerRow]: ...
 
-    def policies(self) -> Sequence[str]:
-        """Return the kinds of policies, as in references."""
+    def look(self, env: str) -> EnvOffer:
+        """Return what a form needs to know about an env; this creates the env."""
         ...
 
     def options(self, worker: str, algorithm: str) -> list[SchemaField]:
@@ -107,4 +126,5 @@ class AppBackend(Protocol):
     metrics: MetricSource
     machine: MachineSource
     projects: ProjectSource
+    presets: PresetSource
     catalog: CatalogSource

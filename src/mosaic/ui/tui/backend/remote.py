@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter
 
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError, UnknownNameError
-from mosaic.core.ids import Json
+from mosaic.core.ids import Json, JsonObject
 from mosaic.server.client.client import Client
 from mosaic.ui.series import ManySeries, SeriesQuery
 from mosaic.ui.tui.backend.local import LocalCatalog
 from mosaic.ui.tui.backend.protocol import (
     CatalogSource,
+    EnvOffer,
     MachineSource,
     MetricSource,
+    PresetSource,
     ProjectSource,
     RunSource,
     StartedRuns,
@@ -41,6 +43,7 @@ class RemoteBackend:
         self.metrics: MetricSource = _RemoteMetrics(client)
         self.machine: MachineSource = _RemoteMachine(client)
         self.projects: ProjectSource = _RemoteProjects(client)
+        self.presets: PresetSource = _RemotePresets()
         self.catalog: CatalogSource = _RemoteCatalog(client)
 
 
@@ -125,6 +128,14 @@ class _RemoteProjects:
         self._client.forget_project(name)
 
 
+class _RemotePresets:
+    def here(self) -> JsonObject | None:
+        return None  # the folder of this terminal is not one of the server's
+
+    def save(self, project: str, preset: str, document: Mapping[str, Json]) -> None:
+        raise InputError("Presets of a server's projects are saved on its own machine. Save a file here: NAME.yaml")
+
+
 class _RemoteCatalog:
     def __init__(self, client: Client) -> None:
         self._client, self._here = client, LocalCatalog()
@@ -135,8 +146,12 @@ class _RemoteCatalog:
     def workers(self) -> list[WorkerRow]:
         return self._client.workers()
 
-    def policies(self) -> Sequence[str]:
-        return tuple(row.id for row in self._client.policies())
+    def look(self, env: str) -> EnvOffer:
+        """Look at this machine's own copy of the env; without one, the server chooses the policies of its agents."""
+        try:
+            return self._here.look(env)
+        except MosaicError:
+            return EnvOffer(None, {})
 
     def options(self, worker: str, algorithm: str) -> list[SchemaField]:
         return fields_of_schema(self._client.schema(worker, algorithm))

@@ -107,7 +107,8 @@ class AppTab(Vertical):
         return None
 
     def new(self) -> None:
-        self.shell.say("Start a run in a shell, it appears here at once: mosaic train ENV")
+        """Set up a new run."""
+        self.shell.show_tab("train")
 
     def open(self) -> None:
         ref = self.run_ref()

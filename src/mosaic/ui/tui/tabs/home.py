@@ -127,7 +127,10 @@ class HomeTab(AppTab):
         self.app.push_screen(TextScreen(f"Project {details.name}", Text("\n".join(lines))))
 
     def new(self) -> None:
-        """Create a project, or open the one that a folder has."""
+        """Set up a run; in the list of projects, create one, or open the one that a folder has."""
+        if self.app.focused is not self.query_one("#projects"):
+            super().new()
+            return
 
         def create(said: dict[str, str] | None) -> None:
             if said is not None:

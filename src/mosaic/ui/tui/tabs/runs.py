@@ -89,7 +89,7 @@ class RunsTab(AppTab):
         now, wide = self.shell.clock(), self.size.width >= _WIDE
         table.fill({row.run_id: _cells(row, row.run_id in self._marked, now, wide) for row in found[:MOST_ROWS]})
         if not found:
-            text = "No run matches the filter." if self._rows else "There are no runs yet. Start one: mosaic train ENV"
+            text = "No run matches the filter." if self._rows else "There are no runs yet. n starts one."
             self.query_one("#runs-facts", Static).update(f"[dim]{text}[/]")
         elif len(found) > MOST_ROWS:
             table.border_subtitle = f"the newest {MOST_ROWS} of {len(found)}; press / to filter"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from rich.console import RenderableType
@@ -60,6 +60,38 @@ class Prompt(ModalScreen[dict[str, str] | None]):
             inputs[inputs.index(event.input) + 1].focus()
             return
         self.dismiss(dict(zip(self._fields, (field.value.strip() for field in inputs), strict=True)))
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+class FieldEditor(ModalScreen[str | None]):
+    """Input of one setting, checked while it is typed; Enter accepts only what is valid."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+
+    def __init__(self, title: str, help: str, text: str, check: Callable[[str], str]) -> None:
+        """Begin with `text`; `check` returns why a text is invalid, or ""."""
+        super().__init__()
+        self._title, self._help, self._text, self._check = title, help, text, check
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(self._title, classes="title", markup=False)
+            yield Static(self._help, classes="faint", markup=False)
+            yield Input(self._text, compact=True)
+            yield Static("", id="field-problem", markup=False)
+            yield Static("[b]⏎[/b] accept   [b]esc[/b] cancel", classes="keys")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.query_one("#field-problem", Static).update(self._check(event.value))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        problem = self._check(event.value)
+        self.query_one("#field-problem", Static).update(problem)
+        if not problem:
+            self.dismiss(event.value)
 
     def action_leave(self) -> None:
         self.dismiss(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from html import escape
 
 from nicegui import ui
@@ -14,7 +15,15 @@ from mosaic.config.file_formats import read_json
 from mosaic.core.ids import Json, JsonObject
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.widgets import box, raw, select
-from mosaic.ui.web.data.schema_fields import SchemaField, as_text, complaints, fields_of, from_text, shown_default
+from mosaic.ui.web.data.schema_fields import (
+    FieldValues,
+    SchemaField,
+    as_text,
+    complaints,
+    fields_of,
+    from_text,
+    shown_default,
+)
 
 _NOTHING = ""  # the choice that stands for None
 
@@ -31,54 +40,41 @@ class SchemaForm:
         defaults: Mapping[str, Json] | None = None,
         only: Collection[str] = (),
     ) -> None:
-        self._model, self._values, self._on_change = model, values, on_change
-        self._preset = dict(defaults or {})
+        self._on_change = on_change
         fields = [field for field in fields_of(model) if not only or field.name in only]
-        self._defaults = {field.name: self._preset.get(field.name, field.default) for field in fields}
-        self.problems: dict[str, str] = {}
+        self._fields = FieldValues(fields, values, partial(complaints, model), defaults)
         self.element = box("stack t-form")
         with self.element:
-            self._lines = {field.name: _Line(field, self._defaults[field.name], self._take) for field in fields}
+            self._lines = {field.name: _Line(field, self._fields.defaults[field.name], self._take) for field in fields}
         self.show()
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        return self._fields.problems
 
     @property
     def effective(self) -> JsonObject:
         """Return every setting of the form, set or not."""
-        return {**self._defaults, **self._values}
+        return {**self._fields.defaults, **self._fields.values}
 
     def show(self) -> None:
         """Update the fields to the current values."""
         for name, line in self._lines.items():
-            line.show(self._values.get(name, self._defaults[name]), name in self._values)
+            line.show(self._fields.effective(name), name in self._fields.values)
 
     def read(self, values: Mapping[str, Json]) -> str:
         """Take a whole document of settings; return why it is invalid, or "" if it was taken."""
-        unknown = [name for name in values if name not in self._lines]
-        found = complaints(self._model, {**self._preset, **values})
-        if found or unknown:
-            name, text = next(iter(found.items()), ("", ""))
-            return f"{name}: {text}" if name else text or f"There is no option '{unknown[0]}'."
-        self._values.clear()
-        self._values.update({key: value for key, value in values.items() if value != self._defaults[key]})
-        self.problems.clear()
-        self.show()
-        return ""
+        problem = self._fields.take_all(values)
+        if not problem:
+            self.show()
+        return problem
 
     def _take(self, name: str, value: Json) -> None:
-        tried = {**self._preset, **self._values, name: value}
-        found = complaints(self._model, tried)
-        problem = found.get(name) or found.get("", "")
+        problem = self._fields.take(name, value)
         line = self._lines[name]
         line.complain(problem)
-        if problem:
-            self.problems[name] = problem
-        else:
-            self.problems.pop(name, None)
-            if value == self._defaults[name]:
-                self._values.pop(name, None)
-            else:
-                self._values[name] = value
-            line.mark(name in self._values)
+        if not problem:
+            line.mark(name in self._fields.values)
         self._on_change()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE, State
+from mosaic.store.views import RunRow
 
 SERIES = tuple(f"var(--s{number})" for number in range(1, 7))
 DASHES = ("", "6 3", "2 2.5", "8 3 2 3", "4 4", "8 3 2 3 2 3")  # a series is told apart by its dash even without colour
@@ -109,7 +110,7 @@ def env_picture(env: str) -> str | None:
     return name if (_ENVS / f"{name}.webp").exists() else None
 
 
-def title(row: RunSummary) -> str:
+def title(row: RunSummary | RunRow) -> str:
     """Return the run's name, or its id; members of a seed group are numbered by their names."""
     return row.name or row.run_id
 

@@ -147,7 +147,7 @@ def _learns(name: str, agent: AgentID, rows: Mapping[AgentID, str]) -> str:
     return f"learn · {name}, shared with {shared}"
 
 
-_HIDDEN = ("toy", "script")  # one is for tests, the other needs a program of its own
+HIDDEN_WORKERS = ("toy", "script")  # one is for tests, the other needs a program of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def workers() -> dict[str, WorkerCapabilities]:
     """Return the installed workers that are useful in a form."""
     found: dict[str, WorkerCapabilities] = {}
     for name in plugins("mosaic.workers"):
-        if name in _HIDDEN:
+        if name in HIDDEN_WORKERS:
             continue
         try:
             found[name] = load_worker(name).info

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict
 
@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from mosaic.config.file_formats import read_json
 from mosaic.config.yaml import read_scalar, read_yaml
 from mosaic.core.errors import demand, did_you_mean, suggestion
-from mosaic.core.ids import Json
+from mosaic.core.ids import Json, JsonObject
 
 _UNITS = {"_s": "s", "_ms": "ms", "_mb": "MB", "_hz": "Hz"}  # names carry their units
 
@@ -204,3 +204,57 @@ def _words(complaint: ErrorDetails) -> str:
 
 def shown_default(field: SchemaField, default: Json) -> str:
     return as_text(default) or field.nothing
+
+
+class FieldValues:
+    """Values of a form's fields: `values` holds only what differs from the defaults, `problems` what was refused."""
+
+    def __init__(
+        self,
+        fields: Sequence[SchemaField],
+        values: JsonObject,
+        complain: Callable[[Mapping[str, Json]], Mapping[str, str]],
+        preset: Mapping[str, Json] | None = None,
+    ) -> None:
+        """Keep values in `values`; `complain` returns what is wrong with settings, `preset` replaces defaults."""
+        self.fields = {field.name: field for field in fields}
+        self.values, self._complain, self._preset = values, complain, dict(preset or {})
+        self.defaults = {name: self._preset.get(name, field.default) for name, field in self.fields.items()}
+        self.problems: dict[str, str] = {}
+
+    def effective(self, name: str) -> Json:
+        return self.values.get(name, self.defaults[name])
+
+    def problem_of(self, name: str, value: Json) -> str:
+        """Return why a field cannot have a value; "" if it can."""
+        found = self._complain({**self._preset, **self.values, name: value})
+        return found.get(name) or found.get("", "")
+
+    def take(self, name: str, value: Json) -> str:
+        """Set a field; return why that is invalid, or "" if it was taken."""
+        problem = self.problem_of(name, value)
+        if problem:
+            self.problems[name] = problem
+        else:
+            self.problems.pop(name, None)
+            self._keep(name, value)
+        return problem
+
+    def take_all(self, values: Mapping[str, Json]) -> str:
+        """Take a whole document of settings; return why it is invalid, or "" if it was taken."""
+        unknown = [name for name in values if name not in self.fields]
+        found = self._complain({**self._preset, **values})
+        if found or unknown:
+            name, text = next(iter(found.items()), ("", ""))
+            return f"{name}: {text}" if name else text or f"There is no option '{unknown[0]}'."
+        self.values.clear()
+        self.problems.clear()
+        for name, value in values.items():
+            self._keep(name, value)
+        return ""
+
+    def _keep(self, name: str, value: Json) -> None:
+        if value == self.defaults[name]:
+            self.values.pop(name, None)
+        else:
+            self.values[name] = value

@@ -14,6 +14,7 @@ from mosaic.store.index.summary import RunSummary
 from mosaic.store.policies.run_policy import policy_for
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
+from mosaic.store.views import RunRow
 
 _MOST_RUNS = 12
 _TRAINED = frozenset({State.FINISHED, State.STOPPED, State.RUNNING, State.PAUSED})
@@ -60,7 +61,7 @@ QUICK = (
 )
 
 
-def policies_for(env: EnvID, rows: Iterable[RunSummary]) -> list[PolicyID]:
+def policies_for(env: EnvID, rows: Iterable[RunSummary | RunRow]) -> list[PolicyID]:
     """Return `human`, then policies made for the game, runs trained in it, and `random`."""
     name = split_version(env)[0]
     known = _FITTING.get(name, ())

@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from fastapi import FastAPI
 from nicegui import run
-from pydantic import BaseModel
 
 from mosaic.config.run import RunConfig
-from mosaic.config.sections import (
-    CheckpointConfig,
-    EnvironmentConfig,
-    EvaluationConfig,
-    PolicyConfiguration,
-    ResourcesConfig,
-    TelemetryConfig,
-    TrainingConfig,
-)
 from mosaic.core.errors import MosaicError
-from mosaic.core.ids import EnvID, Json, PolicyID
+from mosaic.core.ids import EnvID, Json
 from mosaic.server.context import ServerContext
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.schema_form import JsonView, SchemaForm
-from mosaic.ui.web.components.theme import title
 from mosaic.ui.web.components.widgets import Segmented, box, panel, raw, say
 from mosaic.ui.web.data.draft import FIRST_ENV, Checked, Draft, workers
 from mosaic.ui.web.data.env_info import EnvLook, catalog, usual_algorithms
 from mosaic.ui.web.data.env_pictures import add_picture_route
 from mosaic.ui.web.data.facts import Facts
-from mosaic.ui.web.pages.play_choices import policies_for
+from mosaic.ui.web.data.train_form import SECTIONS, forget_method, policy_offers, usual_configuration
 from mosaic.ui.web.pages.train.choices import AgentTable, EnvPicker, card_picture
 from mosaic.ui.web.pages.train.file_panel import FilePanel
 from mosaic.ui.web.pages.train.project_panel import ProjectPanel, project_config
 from mosaic.ui.web.pages.train.summary import SummaryPanel
 from mosaic.workers.presets import find_preset
 from mosaic.workers.registry import load_worker, options_model
-
-_SECTIONS: Mapping[str, tuple[str, type[BaseModel], tuple[str, ...]]] = {
-    "resources": ("Resources", ResourcesConfig, ()),
-    "environment": ("Environment", EnvironmentConfig, ("api_type", "options", "wrappers", "num_envs")),
-    "training": ("Limits", TrainingConfig, ("episodes", "stop_reward", "init", "preset")),
-    "checkpoint": ("Checkpoints", CheckpointConfig, ()),
-    "evaluation": ("Evaluation", EvaluationConfig, ()),
-    "telemetry": ("Telemetry", TelemetryConfig, ()),
-}
 
 
 def add_routes(app: FastAPI, context: ServerContext) -> None:
@@ -97,9 +77,9 @@ class _TrainPage:
                     self._options = box("stack")
                 with panel("Resources and runtime") as end:
                     with end:
-                        names = {key: words for key, (words, _, _) in _SECTIONS.items()}
+                        names = {key: words for key, (words, _, _) in SECTIONS.items()}
                         Segmented(names, self._section, self._choose_section, "Settings")
-                    self._settings = {key: box("stack") for key in _SECTIONS}
+                    self._settings = {key: box("stack") for key in SECTIONS}
                 self._file = FilePanel(self._frame.facts, self._draft, self._take_file)
             with box("t-sum stack gap-4"):
                 self._summary = SummaryPanel(
@@ -151,41 +131,22 @@ class _TrainPage:
         entry = next((entry for entry in catalog() if entry.id == env), None)
         self._summary.show_env(env, self._look, card_picture(entry) if entry else "", usual)
         if not kept:
-            self._forget_method()
+            forget_method(self._draft)
         self._show_method()
 
     def _method_changed(self) -> None:
         """Show the options and policy configurations of another worker, algorithm or env."""
-        self._forget_method()
+        forget_method(self._draft)
         self._show_method()
-
-    def _forget_method(self) -> None:
-        """Drop what belongs to another worker, algorithm or env."""
-        draft = self._draft
-        draft.params.clear()
-        draft.paradigm, draft.agents = None, {}
-        draft.suggest_steps(tuned=find_preset(draft.env, draft.worker, draft.algorithm) is not None)
 
     def _show_method(self) -> None:
         draft, possible = self._draft, load_worker(self._draft.worker).info.paradigms
-        self._agents.show(self._look, draft.paradigm or self._paradigm(possible), possible, self._offers())
+        offers = policy_offers(draft.env, self._frame.facts.rows())
+        self._agents.show(self._look, draft.paradigm or usual_configuration(self._look, possible), possible, offers)
         self._draw_options()
         self._draw_settings()
         self._summary.show_method()
         self._changed()
-
-    def _paradigm(self, possible: Sequence[PolicyConfiguration]) -> PolicyConfiguration | None:
-        """Return Mosaic's default: self-play in competitive turn-based games."""
-        look = self._look
-        if look is not None and look.turn_based and look.competitive and "self_play" in possible:
-            return "self_play"
-        return possible[0] if possible else None
-
-    def _offers(self) -> dict[PolicyID, str]:
-        rows = self._frame.facts.rows()
-        names = {f"run:{row.run_id}": title(row) for row in rows}
-        offered = [policy for policy in policies_for(self._draft.env, rows) if policy != "human"]
-        return {policy: f"frozen · {names[policy]}" if policy in names else policy for policy in offered}
 
     def _draw_options(self) -> None:
         draft = self._draft
@@ -208,7 +169,7 @@ class _TrainPage:
 
     def _draw_section(self, key: str) -> None:
         draft = self._draft
-        _, model, only = _SECTIONS[key]
+        _, model, only = SECTIONS[key]
         preset = find_preset(draft.env, draft.worker, draft.algorithm) if key == "environment" else None
         tuned = {"num_envs": preset.num_envs} if preset else None
         with self._settings[key]:

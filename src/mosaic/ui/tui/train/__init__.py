@@ -1,0 +1,1 @@
+"""Training form and log of the terminal app, without widgets."""
