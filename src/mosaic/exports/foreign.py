@@ -46,7 +46,7 @@ def checkpoint_at(reference: str, environment: str | None) -> Iterator[Checkpoin
     if not callable(convert):
         raise InputError(
             f"'{found.path}' was written by {found.worker.info.name} without Mosaic, whose checkpoints can be played "
-            "and not exported. Zips of Stable-Baselines3 can."
+            "and not exported. Those of Stable-Baselines3 and RLlib can."
         )
     if environment is None:
         raise InputError(

@@ -37,7 +37,9 @@ class CheckpointPolicyOptions(TrainedPolicyOptions):
         min_length=1, description="Folder of a checkpoint of a run or of RLlib, zip of SB3, or a folder of experiments."
     )
     policy: str | None = Field(None, min_length=1, description="One of its policies; default: each agent's own.")
-    algo: str | None = Field(None, min_length=1, description="Algorithm of a zip of SB3; default: found in the file.")
+    algo: str | None = Field(
+        None, min_length=1, description="Algorithm of a checkpoint of SB3 or RLlib; default: found in it."
+    )
 
 
 def find_saved(path: Path) -> Checkpoint | None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # modules that import numba or ray are imported when a run be
     from mosaic.exports.policy import ExportablePolicy
     from mosaic.learners.agent_roles import AgentRoles
     from mosaic.policies.controller import PolicyController, PolicyRequest
+    from mosaic.store.checkpoint_record import PolicyEntry
     from mosaic.store.checkpoints import Checkpoint
     from mosaic.store.policies.foreign_checkpoint import ForeignSource
     from mosaic.store.policies.init_source import InitSource
@@ -182,6 +183,14 @@ class RllibWorker:
         from mosaic.workers.rllib.checkpoint.foreign_controller import foreign_controllers
 
         return foreign_controllers(source, request)
+
+    def convert_foreign(self, source: ForeignSource, folder: Path, request: PolicyRequest) -> dict[str, PolicyEntry]:
+        from mosaic.runtimes.ray.session import check_installed
+
+        check_installed()
+        from mosaic.workers.rllib.checkpoint.foreign_export import convert_folder
+
+        return convert_folder(source, folder, request)
 
 
 def in_main_process(options: OfflineOptions) -> OfflineOptions:

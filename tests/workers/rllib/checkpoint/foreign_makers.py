@@ -4,7 +4,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from ray.rllib.algorithms.dqn import DQNConfig
 from ray.rllib.algorithms.ppo import PPOConfig
-from ray.rllib.connectors.env_to_module import MeanStdFilter
+from ray.rllib.algorithms.sac import SACConfig
+from ray.rllib.connectors.env_to_module import FlattenObservations, MeanStdFilter
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 
@@ -65,3 +66,14 @@ def save_dqn(path):
         .training(train_batch_size_per_learner=8, num_steps_sampled_before_learning_starts=8)
     )
     save(config, path)
+
+
+def save_sac(path):
+    small = {"train_batch_size_per_learner": 8, "num_steps_sampled_before_learning_starts": 8}
+    save(SACConfig().environment("Pendulum-v1").training(**small), path)
+
+
+def save_flattened(path):
+    """Save a checkpoint with a connector of RLlib that is not one of its defaults."""
+    config = PPOConfig().environment("CartPole-v1").training(train_batch_size_per_learner=64, minibatch_size=32)
+    save(config.env_runners(env_to_module_connector=lambda env, spaces, device: FlattenObservations()), path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -104,9 +104,17 @@ def choose_module(parts: ForeignFolder, path: Path, policy: str | None, agent: s
     return found
 
 
+def modules_by_agent(parts: ForeignFolder, source: ForeignSource, agents: Iterable[str]) -> dict[str, list[str]]:
+    """Return the modules that play these agents, each with its agents."""
+    groups: dict[str, list[str]] = {}
+    for agent in agents:
+        groups.setdefault(choose_module(parts, source.path, source.policy, agent), []).append(agent)
+    return groups
+
+
 def load_module(parts: ForeignFolder, name: str, agent: str) -> ForeignModule:
     """Load a module and its connectors; without those of training, RLlib's defaults stand in."""
-    single = _load(parts.modules[name])
+    single = _squashed_mode(_load(parts.modules[name]))
     if parts.root is None:
         to_module, to_env = _default_connectors(single)
         return ForeignModule(single, single, to_module, to_env, None, single.observation_space, single.action_space)
@@ -117,14 +125,28 @@ def load_module(parts: ForeignFolder, name: str, agent: str) -> ForeignModule:
         return ForeignModule(single, single, to_module, to_env, None, seen, done)
     trained = _trained_agent(mapping, name, agent, list(seen.spaces))
     several = _load(parts.root / _MODULES)
-    return ForeignModule(several, several[name], to_module, to_env, trained, seen[trained], done[trained])
+    return ForeignModule(
+        several, _squashed_mode(several[name]), to_module, to_env, trained, seen[trained], done[trained]
+    )
+
+
+def _squashed_mode(module: Any) -> Any:
+    """Squash the likeliest action of SAC and its kin: RLlib's own is unsquashed, which is not what was trained."""
+    from gymnasium.spaces import Box
+    from ray.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
+    from ray.rllib.algorithms.tqc.torch.default_tqc_torch_rl_module import DefaultTQCTorchRLModule
+
+    from mosaic.workers.rllib.learner.modules import SquashedGaussian
+
+    if isinstance(module, DefaultSACTorchRLModule | DefaultTQCTorchRLModule) and isinstance(module.action_space, Box):
+        module.get_inference_action_dist_cls = lambda: SquashedGaussian  # type: ignore[method-assign]
+    return module
 
 
 def _trained_agent(mapping: Mapped, name: str, agent: str, agents: list[str]) -> str:
-    """Return an agent of RLlib's env that the module played: the same one, if it exists there."""
-    if agent in agents:
-        return agent
-    return next((each for each in agents if _mapped(mapping, each) == name), agents[0])
+    """Return an agent of RLlib's env that the module played: the same one, if it did."""
+    first = [agent] if agent in agents else []
+    return next((each for each in first + agents if _mapped(mapping, each) == name), (first + agents)[0])
 
 
 def _mapped(mapping: Mapped, agent: str, advice: str = "") -> str:

@@ -24,9 +24,9 @@ from mosaic.store.policies.foreign_checkpoint import ForeignSource
 from mosaic.workers.rllib.checkpoint.foreign import (
     ForeignModule,
     check_algorithm,
-    choose_module,
     find_parts,
     load_module,
+    modules_by_agent,
 )
 from mosaic.workers.rllib.reporting.log_filter import keep_quiet
 
@@ -207,19 +207,16 @@ def foreign_controllers(source: ForeignSource, request: PolicyRequest) -> dict[A
     parts = find_parts(source.path)
     assert parts is not None, "foreign_policies recognised the folder"
     check_algorithm(parts, source)
-    groups: dict[str, list[AgentID]] = {}
-    for agent in request.agents:
-        groups.setdefault(choose_module(parts, source.path, source.policy, agent), []).append(agent)
     made: dict[AgentID, PolicyController] = {}
-    for name, agents in groups.items():
+    for name, agents in modules_by_agent(parts, source, request.agents).items():
         loaded = load_module(parts, name, agents[0])
         for agent in agents:
-            _check_spaces(loaded, agent, request)
+            check_spaces(loaded, agent, request)
         made |= dict.fromkeys(agents, ForeignController(loaded, request, best=source.best))
     return made
 
 
-def _check_spaces(loaded: ForeignModule, agent: AgentID, request: PolicyRequest) -> None:
+def check_spaces(loaded: ForeignModule, agent: AgentID, request: PolicyRequest) -> None:
     """Raise InputError, with both spaces, unless the module can see and act here; bounds of observations may differ."""
     spec = request.spec
     key = _mask_key(loaded.observation_space)

@@ -80,6 +80,11 @@ def module_class(algorithm: str, own: type[TorchRLModule] | None = None) -> type
     return _CLASSES[algorithm] if own is None else with_masks(own)
 
 
+def algorithm_of(module: TorchRLModule) -> str | None:
+    """Return an algorithm whose networks are of this class; None for a user's own class."""
+    return next((name for name, known in _CLASSES.items() if type(module) in known.__mro__), None)
+
+
 @cache
 def with_masks(own: type[TorchRLModule]) -> type[TorchRLModule]:
     """Add masks and a central critic to a class derived from one of RLlib's defaults; leave any other as it is."""
@@ -205,7 +210,7 @@ class MaskedDqnModule(_MaskedValues, DefaultDQNTorchRLModule):
     pass
 
 
-class _Squashed(TorchSquashedGaussian):
+class SquashedGaussian(TorchSquashedGaussian):
     """Squashed Gaussian with a squashed mode: RLlib's own is unsquashed, which is not the action that was trained."""
 
     def to_deterministic(self) -> TorchDeterministic:
@@ -217,7 +222,7 @@ class _SquashedMode(_AnyModule):
 
     def get_inference_action_dist_cls(self) -> type[TorchDistribution]:
         if isinstance(self.action_space, spaces.Box):
-            return _Squashed
+            return SquashedGaussian
         own: type[TorchDistribution] = super().get_inference_action_dist_cls()
         return own
 
