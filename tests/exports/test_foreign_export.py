@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 
 from mosaic import load_policy
+from mosaic.config.export import ExportRequest
+from mosaic.core.errors import InputError
+from mosaic.exports.progress import ignore_progress
+from mosaic.runs.exporting import jobs
+from mosaic.runs.exporting.jobs import ExportJobs
+from mosaic.runs.exporting.work import carry_out, check_ahead, env_of
+from mosaic.store.checkpoints import find_checkpoint
+from mosaic.store.state import State
+from mosaic.store.store import Store
 from mosaic.ui.cli.main import main
+from tests.in_process import attempt_here
 
 
 @pytest.fixture
@@ -20,6 +30,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("MOSAIC_TRUST", raising=False)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(jobs, "start_attempt", attempt_here)  # in this process
     return tmp_path / "here"
 
 
@@ -73,7 +84,8 @@ def test_the_newest_experiment_is_exported_with_its_statistics(
         (("--env", "gym/CartPole-v1", "--algo", "pppo"), "Did you mean 'ppo'"),
         (("--env", "gym/CartPole-v1", "--policy", "red"), "There is no policy"),
         (("--env", "gym/CartPole-v1", "--checkpoint", "best"), "names one checkpoint: leave --checkpoint out"),
-        (("--env", "gym/CartPole-v1", "--detach"), "leave --detach out"),
+        (("--detach",), "does not name its env"),
+        (("--env", "gym/CartPole-v1", "--detach", "--checkpoint", "best"), "names one checkpoint"),
     ],
 )
 def test_refusals(
@@ -83,3 +95,36 @@ def test_refusals(
     assert command(f"checkpoint:{path}", "--out", "x.onnx", *words) == 2
     assert reason in " ".join(capsys.readouterr().err.split())
     assert os.listdir() == []
+
+
+def test_an_export_in_the_background_is_in_the_history(
+    here: Path, experiment: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.symlink(experiment, "logs")
+    words = ("--env", "gym/CartPole-v1", "--algo", "ppo", "--out", "pole.onnx", "--detach", "--json")
+    assert command("checkpoint:logs", *words) == 0
+    export_id = json.loads(capsys.readouterr().out)["export_id"]
+    *_, row = ExportJobs().follow(export_id)
+    assert (row.state, row.reason) == (State.FINISHED, "")
+    assert row.request.run == f"checkpoint:{here / 'logs'},algo=ppo"
+    assert (here / "pole.onnx").is_file()
+    with pytest.raises(SystemExit):
+        main(["exports", "show", export_id])
+    assert f"checkpoint:{here / 'logs'},algo=ppo, target onnx" in capsys.readouterr().out
+
+
+def test_a_job_of_a_checkpoint_of_mosaic(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOSAIC_HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    store = Store()
+    saved = find_checkpoint(store.resolve("lake"), "latest").path
+    checked = check_ahead(ExportRequest(run=f"checkpoint:{saved}", out="lake.onnx"), store)
+    assert (checked.run, checked.out) == (f"checkpoint:{saved}", str(tmp_path / "lake.onnx"))
+    assert env_of(checked, store) == store.resolve("lake").read_config().environment.id
+    result = carry_out(checked, store.resolve("lake"), ignore_progress)
+    assert [each.passed for each in result.compared] == [True]
+    for wrong, reason in (({"environment": "gym/CartPole-v1"}, "names its env"), ({"policies": ("red",)}, "policy")):
+        with pytest.raises(InputError, match=reason):
+            check_ahead(checked.model_copy(update={"overwrite": True, **wrong}), store)
+    with pytest.raises(InputError, match="'environment' belongs to checkpoint:PATH"):
+        check_ahead(ExportRequest(run="lake", environment="gym/CartPole-v1"), store)

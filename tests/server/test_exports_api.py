@@ -65,6 +65,9 @@ def test_what_a_request_may_not_ask_for(api: TestClient, lake: str, tmp_path: Pa
     assert refused.status_code == 403
     assert "mosaic serve --allow-programs" in refused.json()["error"]
     assert not place.exists()
+    by_path = api.post("/exports", json={"run": f"checkpoint:{tmp_path}", "environment": "gym/FrozenLake-v1"})
+    assert by_path.status_code == 403
+    assert "name the run it belongs to" in by_path.json()["error"]
     for body, reason in (
         ({"run": "lake", "target": "onix"}, "Did you mean 'onnx'?"),
         ({"run": "lake", "policies": ["tabel"]}, "Did you mean 'table'?"),

@@ -46,7 +46,12 @@ class ExportOptions(Section):
 class ExportRequest(ExportOptions):
     """One export: policies of a checkpoint, and where their files go."""
 
-    run: Reference = Field(description="Run to export: its id, a unique prefix, its name, or latest.")
+    run: Reference = Field(
+        description="Run to export: its id, a unique prefix, its name, or latest; or checkpoint:PATH."
+    )
+    environment: Reference | None = Field(
+        None, description="Env of a checkpoint:PATH that another program wrote; None: the checkpoint names it."
+    )
     checkpoint: Reference | int = Field("latest", description="Checkpoint: latest, best, or a number of env steps.")
     policies: tuple[Reference, ...] = Field((), max_length=1000, description="Policies to export; none: all of them.")
     out: Reference | None = Field(

@@ -123,16 +123,21 @@ def check_request(
     for name in names:
         if name not in found.manifest.policies:
             raise unknown(f"policy of run '{found.origin}'", name, found.manifest.policies)
-    check_settings(settings)
+    check_target(target, settings, overwrite=overwrite)
     if target.suffix == SUFFIXES[settings.target] and len(names) > 1:
         raise InputError(
             f"Run '{found.origin}' has {len(names)} policies: {', '.join(names)}. Name a folder with --out, or one of "
             "them with --policy."
         )
+    return names
+
+
+def check_target(target: Path, settings: ExportSettings, *, overwrite: bool) -> None:
+    """Raise for settings that cannot be met, and for files that may not be replaced."""
+    check_settings(settings)
     there = _existing(target)
     if there and not overwrite:
         raise InputError(f"{there[0]} exists. Name another place, or replace it with --overwrite.")
-    return names
 
 
 def check_settings(settings: ExportSettings) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -29,9 +29,37 @@ def is_path(reference: str) -> bool:
     return reference.startswith("checkpoint:")
 
 
+@dataclass(frozen=True, slots=True)
+class NamedCheckpoint:
+    """Checkpoint that `checkpoint:PATH` names: nothing of it has been loaded, and loading it is allowed."""
+
+    path: Path
+    options: CheckpointPolicyOptions
+    environment: str
+    found: Checkpoint | ForeignCheckpoint
+
+    @property
+    def reference(self) -> str:
+        """Reference that means the same in every folder."""
+        parts = {"policy": self.options.policy, "algo": self.options.algo}
+        return f"checkpoint:{self.path}" + "".join(f",{name}={text}" for name, text in parts.items() if text)
+
+
 @contextmanager
 def checkpoint_at(reference: str, environment: str | None) -> Iterator[Checkpoint]:
     """Open the checkpoint that `checkpoint:PATH` names; one of another program exists until the block ends."""
+    named = find_named(reference, environment)
+    if isinstance(named.found, Checkpoint):
+        yield named.found
+        return
+    source = ForeignSource(named.found.path, named.options.policy, named.options.algo)
+    convert = cast("Convert", named.found.worker.convert_foreign)
+    with TemporaryDirectory(prefix="mosaic-export-") as temporary:
+        yield _converted(named.found, source, convert, named.environment, Path(temporary))
+
+
+def find_named(reference: str, environment: str | None) -> NamedCheckpoint:
+    """Find the checkpoint that `checkpoint:PATH` names; raise what is known to fail before anything is loaded."""
     _, text = split_reference(reference)
     options = parse_options(reference, text, CheckpointPolicyOptions, first="path")
     path = Path(options.path).expanduser().absolute()
@@ -39,11 +67,10 @@ def checkpoint_at(reference: str, environment: str | None) -> Iterator[Checkpoin
     if own is not None:
         if environment is not None or options.algo is not None:
             raise InputError(f"'{path}' is a checkpoint of Mosaic and names its env and algorithm: leave them out.")
-        yield own
-        return
+        config = EnvironmentConfig.model_validate(own.manifest.environment)
+        return NamedCheckpoint(path, options, config.id, own)
     found = find_foreign(path)
-    convert = getattr(found.worker, "convert_foreign", None)
-    if not callable(convert):
+    if not callable(getattr(found.worker, "convert_foreign", None)):
         raise InputError(
             f"'{found.path}' was written by {found.worker.info.name} without Mosaic, whose checkpoints can be played "
             "and not exported. Those of Stable-Baselines3 and RLlib can."
@@ -55,9 +82,7 @@ def checkpoint_at(reference: str, environment: str | None) -> Iterator[Checkpoin
         )
     if getattr(found.worker, "unpickles_foreign", True):
         require_trust_in_foreign(found.path)
-    source = ForeignSource(found.path, options.policy, options.algo)
-    with TemporaryDirectory(prefix="mosaic-export-") as temporary:
-        yield _converted(found, source, cast("Convert", convert), environment, Path(temporary))
+    return NamedCheckpoint(path, options, environment, found)
 
 
 def _converted(

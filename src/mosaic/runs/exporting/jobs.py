@@ -48,9 +48,10 @@ class ExportJobs:
 
         `working_folder` is where `python:` modules are looked up, by default this process's.
         """
-        from mosaic.runs.exporting.work import check_ahead  # lists and histories do without it
+        from mosaic.runs.exporting.work import check_ahead, env_of  # lists and histories do without it
 
-        folder = self._create(check_ahead(request, self._store), working_folder or os.getcwd())
+        checked = check_ahead(request, self._store)
+        folder = self._create(checked, env_of(checked, self._store), working_folder or os.getcwd())
         try:
             start_attempt(folder, 1, trust=trust_given())
         except MosaicError:
@@ -113,9 +114,8 @@ class ExportJobs:
                 return path
         raise unknown(f"file of export {row.export_id}", name, [each.name for each in row.written])
 
-    def _create(self, request: ExportRequest, working_folder: str) -> RunFolder:
+    def _create(self, request: ExportRequest, env: str, working_folder: str) -> RunFolder:
         now = time.time()
-        env = self._store.folder(request.run).read_config().environment.id
         with staged(self._folder) as made:
             write_atomic(made.folder.request, request.model_dump_json(indent=1) + "\n")
             while True:

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mosaic.config.export import ExportOptions, ExportRequest
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.exports.export import MAPPING, ExportedFile, ExportFailedError, check_request, export_to, report_of
+from mosaic.exports.export import (
+    MAPPING,
+    ExportedFile,
+    ExportFailedError,
+    check_request,
+    check_target,
+    export_to,
+    report_of,
+)
+from mosaic.exports.foreign import checkpoint_at, find_named, is_path
 from mosaic.exports.formats import SUFFIXES, versions_for
 from mosaic.exports.parity import Parity
 from mosaic.exports.progress import ProgressReport
@@ -24,8 +35,24 @@ def settings_of(options: ExportOptions) -> ExportSettings:
     return ExportSettings(options.target, versions, options.tolerance, options.observations)
 
 
-def checkpoint_of(request: ExportRequest, store: Store) -> Checkpoint:
-    """Return the checkpoint that the request names."""
+@contextmanager
+def open_checkpoint(request: ExportRequest, store: Store) -> Iterator[Checkpoint]:
+    """Open the checkpoint that the request names; one of another program exists until the block ends."""
+    if is_path(request.run):
+        with checkpoint_at(request.run, request.environment) as named:
+            yield named
+    else:
+        yield _checkpoint_of(request, store)
+
+
+def env_of(request: ExportRequest, store: Store) -> str:
+    """Return the name of the env in which observations are recorded."""
+    if is_path(request.run):
+        return find_named(request.run, request.environment).environment
+    return store.folder(request.run).read_config().environment.id
+
+
+def _checkpoint_of(request: ExportRequest, store: Store) -> Checkpoint:
     which: Which = request.checkpoint  # type: ignore[assignment]  # the model allows nothing else
     return find_checkpoint(store.resolve(request.run), which)
 
@@ -35,13 +62,23 @@ def check_ahead(request: ExportRequest, store: Store) -> ExportRequest:
 
     `latest` and names of runs may mean something else by the time that a job starts, and in its history.
     """
-    found = checkpoint_of(request, store)
     if request.out is None and request.overwrite:
         raise InputError("'overwrite' belongs to a file or folder that 'out' names: name it, or leave it out.")
     out = None if request.out is None else Path(request.out).expanduser().absolute()
-    names = check_request(
-        found, out or Path(FILES), request.policies, settings_of(request), overwrite=request.overwrite or out is None
-    )
+    target, settings, overwrite = out or Path(FILES), settings_of(request), request.overwrite or out is None
+    if is_path(request.run):
+        if request.checkpoint != "latest":
+            raise InputError(f"'{request.run}' names one checkpoint: leave --checkpoint out.")
+        named = find_named(request.run, request.environment)
+        if isinstance(named.found, Checkpoint):
+            check_request(named.found, target, request.policies, settings, overwrite=overwrite)
+        else:  # its policies are known once it is converted
+            check_target(target, settings, overwrite=overwrite)
+        return request.model_copy(update={"run": named.reference, "out": None if out is None else str(out)})
+    if request.environment is not None:
+        raise InputError(f"'{request.run}' names its env: 'environment' belongs to checkpoint:PATH. Leave it out.")
+    found = _checkpoint_of(request, store)
+    names = check_request(found, target, request.policies, settings, overwrite=overwrite)
     return request.model_copy(
         update={
             "run": found.run.run_id,
@@ -55,10 +92,10 @@ def check_ahead(request: ExportRequest, store: Store) -> ExportRequest:
 def carry_out(request: ExportRequest, folder: RunFolder, report: ProgressReport) -> ExportResult:
     """Export into the place that the request names, or else into the job's own folder."""
     target = folder.path / FILES if request.out is None else Path(request.out)
-    found = checkpoint_of(request, Store(folder.home))
-    files = export_to(
-        found, target, request.policies, settings_of(request), overwrite=request.overwrite, on_progress=report
-    )
+    with open_checkpoint(request, Store(folder.home)) as found:
+        files = export_to(
+            found, target, request.policies, settings_of(request), overwrite=request.overwrite, on_progress=report
+        )
     return success(files, alone=target.suffix == SUFFIXES[request.target])
 
 

@@ -47,6 +47,10 @@ class ProgramRule:
         """Check a file or folder that a request wants written; a program could be replaced there."""
         self._refuse([f"out={path}, a place outside of the server's own folders"])
 
+    def check_checkpoint(self, reference: str) -> None:
+        """Check a checkpoint that a request names by its path; what is there may hold pickles, and its env be code."""
+        self._refuse([f"run={reference}, a file or folder of the server's machine: name the run it belongs to"])
+
     def _refuse(self, forms: list[str]) -> None:
         if forms and not self.allowed:
             raise ForbiddenProgramsError(forms)

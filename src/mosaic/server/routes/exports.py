@@ -102,6 +102,9 @@ def _acceptable(context: ServerContext, body: bytes) -> ExportRequest:
     request = parse_export(document)
     if request.out is not None:
         context.programs.check_place(request.out)
+    if request.run.startswith("checkpoint:"):
+        context.programs.check_checkpoint(request.run)
+        return request
     try:
         folder = context.folder(request.run)
     except UnknownNameError as error:  # of a name in the request, not of its URL
@@ -111,6 +114,8 @@ def _acceptable(context: ServerContext, body: bytes) -> ExportRequest:
     return request
 
 
-def _working_folder(context: ServerContext, request: ExportRequest) -> str:
-    """Return where the run was submitted from: its `python:` modules are looked up there."""
+def _working_folder(context: ServerContext, request: ExportRequest) -> str | None:
+    """Return where the run was submitted from: its `python:` modules are looked up there; None: the server's own."""
+    if request.run.startswith("checkpoint:"):
+        return None
     return read_state(context.folder(request.run)).working_folder

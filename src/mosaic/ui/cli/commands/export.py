@@ -83,7 +83,6 @@ def export(
     from mosaic.core.errors import InputError
     from mosaic.runs.exporting.jobs import ExportJobs
     from mosaic.store.policies.run_policy import parse_run_reference
-    from mosaic.ui.cli.export_path import PathOptions, export_path
     from mosaic.ui.cli.export_request import TypedExport, with_export_preset
     from mosaic.ui.cli.export_view import export_here, say_detached
     from mosaic.ui.cli.options import give_trust
@@ -97,18 +96,18 @@ def export(
     assert asked.run is not None
     assert asked.out is not None
     if asked.run.startswith("checkpoint:"):
-        if detach:
-            raise InputError(f"'{asked.run}' is exported at once: leave --detach out.")
-        export_path(asked, PathOptions(env, algo, tolerance, observations, overwrite), json)
-        return
-    if env is not None or algo is not None:
+        name = asked.run if algo is None else f"{asked.run},algo={algo}"
+        which: str | int = asked.checkpoint or "latest"
+    elif env is not None or algo is not None:
         raise InputError("--env and --algo belong to checkpoint:PATH of another program: a run names its own.")
-    name, which, named = parse_run_reference(f"{asked.run.removeprefix('run:')}@{asked.checkpoint or 'latest'}")
-    assert named is None
+    else:
+        name, which, named = parse_run_reference(f"{asked.run.removeprefix('run:')}@{asked.checkpoint or 'latest'}")
+        assert named is None
     comparison = {"tolerance": tolerance, "observations": observations}
     request = parse_export(
         {
             "run": name,
+            "environment": env,
             "checkpoint": which,
             "policies": asked.policies,
             "out": str(asked.out),

@@ -39,7 +39,7 @@ def list_(
             row.export_id,
             str(row.state),
             row.request.run,
-            f"{row.request.checkpoint:,}" if isinstance(row.request.checkpoint, int) else row.request.checkpoint,
+            f"{row.request.checkpoint:,}" if isinstance(row.request.checkpoint, int) else "",
             row.request.target,
             row.request.out or "its own folder",
         ]
@@ -65,7 +65,9 @@ def show(export: ExportArgument, json: JsonOption = False) -> None:
     out.print(f"{row.export_id}: {row.state}" + (f", {row.reason}" if row.reason else ""), soft_wrap=True)
     if row.ended is None and row.progress is not None:
         out.print(row.progress.text)
-    out.print(f"run {row.request.run}, {row.request.checkpoint} env steps, target {row.request.target}")
+    by_path = row.request.run.startswith("checkpoint:")
+    what = row.request.run if by_path else f"run {row.request.run}, {row.request.checkpoint} env steps"
+    out.print(f"{what}, target {row.request.target}", soft_wrap=True)
     out.print(f"started {moment(row.started)}" + (f", ended {moment(row.ended)}" if row.ended else ""))
     if row.compared:
         show_files("Files and their comparison", row)

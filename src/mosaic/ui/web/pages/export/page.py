@@ -29,7 +29,8 @@ async def page(frame: PageLayout, export: str = "", run: str = "") -> None:
     frame.title("Export")
     jobs = ExportJobs(frame.context.store)
     row = await threads.io_bound(jobs.row, export) if export else None
-    chosen = frame.context.folder(row.request.run if row else run).run_id if row or run else ""
+    named = run if row is None or row.request.run.startswith("checkpoint:") else row.request.run
+    chosen = frame.context.folder(named).run_id if named else ""
     if not chosen:
         chosen = next((each.run_id for each in frame.facts.rows()), "")
     _ExportPage(frame, jobs, row).build(chosen, await threads.io_bound(jobs.rows) or [])
@@ -122,7 +123,8 @@ class _ExportPage:
 
 def _words(row: ExportRow, now: float) -> str:
     number = len(row.request.policies)
-    what = f"{number} {'policy' if number == 1 else 'policies'} of {row.request.run}, {row.request.target}"
+    count = "all policies" if number == 0 else "1 policy" if number == 1 else f"{number} policies"
+    what = f"{count} of {row.request.run}, {row.request.target}"
     return (
         f'{pill(str(row.state))}<b class="strong">{escape(row.export_id)}</b><span class="clip">{escape(what)}</span>'
         f'<span class="faint small" style="margin-left:auto">{ago(row.created, now)}</span>'
