@@ -35,6 +35,7 @@ def test_how_long_ago() -> None:
 
 def test_an_environment_is_called_by_its_name() -> None:
     assert (env_title("gym/CartPole-v1"), env_title("classic/connect_four_v3")) == ("CartPole", "Connect Four")
+    assert (env_title("python:/home/me/mazes.py:Maze"), env_title("python:mazes:make_maze")) == ("Maze", "make_maze")
     assert env_picture("classic/connect_four_v3") == "connect_four"
     assert env_picture("python:maze:Maze") is None
 
@@ -54,6 +55,23 @@ def test_a_measure_of_several_policies_is_one_chart() -> None:
         "right": "policies/right/reward_mean",
     }
     assert policies_of(found) == ["all", "left", "right"]
+
+
+def test_metrics_of_users_come_before_those_of_the_learner_and_of_mosaic() -> None:
+    learner = ["policies/left/learner/approx_kl", "policies/left/learner/value_loss"]
+    mosaics = ["env_steps_per_s", "custom_metrics/interval/episodes", "custom_metrics/num_healthy_workers"]
+    own = ["custom_metrics/zeal", "policies/left/custom_metrics/coins"]
+    found = [family.title for family in families([*learner, *mosaics, *own, "episode_reward_mean"])]
+    assert found == [
+        "Return",
+        "Coins",
+        "Zeal",
+        "Approx kl",
+        "Env steps per second",
+        "Value loss",
+        "Interval · episodes",
+        "Num healthy workers",
+    ]
 
 
 def test_the_only_policy_is_not_drawn_twice() -> None:

@@ -96,9 +96,11 @@ def ago(then: float | None, now: float) -> str:
 
 
 def env_title(env: str) -> str:
-    """Return a readable name: gym/CartPole-v1 → CartPole; classic/connect_four_v3 → Connect Four; a game's file."""
+    """Return a short name: gym/CartPole-v1 → CartPole, connect_four_v3 → Connect Four; a game's file, an own class."""
     if env.startswith("godot/"):
         return env.rpartition("/")[2]
+    if env.startswith("python:"):
+        return env.rpartition(":")[2]
     name = re.sub(r"[-_]v\d+$", "", env.partition("/")[2] or env)
     return name.replace("_", " ").title() if "_" in name or name.islower() else name
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mosaic.telemetry.events.event import AXES
@@ -34,7 +34,16 @@ _TITLES = {
     "time_split/learning": "Seconds in learning per iteration",
 }
 _FIRST = (RETURN, RATING, EVALUATED, AGAINST, LENGTH)
-_LEAVES_LAST = ("reward_min", "reward_max", "episodes_total", "agent_steps", "time_split", "Env steps per second")
+_LEAVES_LAST = (
+    "reward_min",
+    "reward_max",
+    "episodes_total",
+    "agent_steps",
+    "time_split",
+    "interval ·",
+    "num healthy workers",
+    "remote worker restarts",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,7 @@ def families(names: Iterable[str]) -> list[Family]:
     for curves in found.values():
         if len(curves) == 2 and ALL in curves:
             del curves[next(label for label in curves if label != ALL)]  # the only policy equals the mean over all
-    return [Family(title, found[title]) for title in sorted(found, key=_rank)]
+    return [Family(title, found[title]) for title in sorted(found, key=lambda title: _rank(title, found[title]))]
 
 
 def policies_of(found: Iterable[Family]) -> list[str]:
@@ -98,8 +107,11 @@ def _title(measure: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _rank(title: str) -> tuple[int, str]:
+def _rank(title: str, curves: Mapping[str, str]) -> tuple[int, str]:
+    """Return the place of a chart: users' own metrics before those of the learner."""
     if title in _FIRST:
         return _FIRST.index(title), title
-    last = any(word.replace("_", " ") in title.lower() for word in _LEAVES_LAST) or "per iteration" in title
-    return len(_FIRST) + last, title
+    if any(word.replace("_", " ") in title.lower() for word in _LEAVES_LAST) or "per iteration" in title:
+        return len(_FIRST) + 2, title
+    own = any("custom_metrics/" in name for name in curves.values())
+    return len(_FIRST) + (not own), title

@@ -54,14 +54,16 @@ def _newest(folder: RunFolder, *kinds: str) -> Iterator[MetricEvent]:
 def last_iteration(folder: RunFolder) -> Iteration:
     """Return the newest iteration event; empty where the end of the file has none.
 
-    Reports by the clock do not know how the time is spent: then it is that of the last iteration that ended.
+    Reports by the clock, and before the first sample, do not know how the time is spent: then it is that of the last
+    iteration that ended, if there is one.
     """
     found: Iteration = {}
     for event in _newest(folder, "iteration"):
         iteration = cast(Iteration, event)
         found = found or iteration
-        if iteration.get("trigger") != "clock":
+        if iteration.get("trigger") != "clock" and event.get("env_steps"):
             return {**found, "time_split": iteration.get("time_split") or {}}
+    found.pop("time_split", None)
     return found
 
 

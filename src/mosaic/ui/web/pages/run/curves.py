@@ -35,7 +35,7 @@ _AXES = {
     "training_iteration": "Iterations",
 }
 _SMALL = 3
-_MOST_SMALL = 24
+_MORE = 24  # at each press of the button
 _HEIGHT = 252
 
 
@@ -133,7 +133,7 @@ class _Charts:
                 )
             self._draw_main()
             self._feed.begin()
-            self._small = _SmallCharts(self._feed, lambda: self._small.show_all(self._measures, self._main))
+            self._small = _SmallCharts(self._feed, lambda: self._small.show_more(self._measures, self._main))
         self._small.add(measures, self._main)
 
     def show(self, measures: Measures) -> None:
@@ -227,7 +227,7 @@ class _Charts:
 
 
 class _SmallCharts:
-    """Charts of measures other than the main one: a few at first, on demand all that there is room for."""
+    """Charts of measures other than the main one: a few at first, on demand more."""
 
     def __init__(self, feed: LiveFeed, on_more: Callable[[], None]) -> None:
         self._feed = feed
@@ -246,8 +246,8 @@ class _SmallCharts:
                 self._plots[name] = chart(104)
                 self._feed.draw(self._plots[name], measures.lines(name), name)
         hidden = len(measures.titles) - 1 - len(self._plots)
-        self._more.set_visibility(hidden > 0 and self._most == _SMALL)
-        self._button.set_content(f"Show {hidden} more measures")
+        self._more.set_visibility(hidden > 0)
+        self._button.set_content(f"Show {min(hidden, _MORE)} more measures")
 
     def restart(self) -> None:
         """Remove the charts; the measures that are looked at most follow."""
@@ -259,6 +259,6 @@ class _SmallCharts:
         for name, plot in self._plots.items():
             self._feed.draw(plot, measures.lines(name), name)
 
-    def show_all(self, measures: Measures, main: str) -> None:
-        self._most = _MOST_SMALL
+    def show_more(self, measures: Measures, main: str) -> None:
+        self._most += _MORE
         self.add(measures, main)

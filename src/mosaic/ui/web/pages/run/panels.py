@@ -263,7 +263,7 @@ class EvaluationPanel:
                     "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
                     for row in evaluation_rows(event)
                 )
-                raw(escape(evaluation_title(event)), "m-note")
+                raw(escape(evaluation_title(event)), "m-note").style("padding:8px 16px 4px")
                 raw(
                     f'<table class="m-table dense"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>',
                     "m-scroll",

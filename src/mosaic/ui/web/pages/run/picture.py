@@ -114,12 +114,12 @@ class PicturePanel:
     def _draw(self) -> None:
         self._unseen = self._frozen = False
         self._box.clear()
-        with self._box, panel("Live picture", body="m-body tight") as end:
+        with self._box, panel("Live picture", body="m-body tight", classes="r-live") as end:
             canvas = self._canvas = FrameCanvas(self._run_id, label=f"Live picture of {self._run_id}")
             canvas.on("unseen", self._hide, [])
             with end:
                 self._choice = select({"": "active source"}, "", label="Source", on_change=canvas.show_source)
-                self._choice.style("width:130px").set_visibility(False)
+                self._choice.style("width:150px").set_visibility(False)
                 self._sources = ()
                 slots = {number: f"env {number}" for number in range(self._slots)}
                 select(slots, 0, label="Env slot", on_change=canvas.look_at).style("width:100px")
