@@ -90,6 +90,8 @@ NOBODY_BEGAN = (  # or nobody would by chance: a whole request must fit together
     "/replays",
     "/episodes/{name}",
     "/projects/{name}",
+    "/exports/{ref}",
+    "POST /exports",
     "POST /matches",
     "POST /evaluate",
     "POST /tournament",

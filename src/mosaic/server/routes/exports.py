@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import FileResponse
@@ -27,6 +27,7 @@ _BODY = {
         "content": {"application/json": {"schema": {"type": "object", "additionalProperties": True}}},
     }
 }
+_FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
 
 
 async def _body(request: Request) -> bytes:
@@ -82,7 +83,7 @@ def routes(context: ServerContext) -> APIRouter:
         """Return what the export printed."""
         return jobs.log(ref, after, size, stream)
 
-    @router.get("/exports/{ref}/files/{name}", response_class=FileResponse)
+    @router.get("/exports/{ref}/files/{name}", response_class=FileResponse, responses=_FILE)
     def download(ref: str, name: str) -> FileResponse:
         """Return a file that the export wrote, by its name; one that was changed since is refused."""
         path = jobs.file(ref, name)
