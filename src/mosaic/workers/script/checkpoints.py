@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mosaic.core.errors import FormatError, InputError
 from mosaic.core.reference import explain
 from mosaic.store.checkpoints import PolicyEntry
-from mosaic.workers.sb3.checkpoint.statistics import read_statistics, statistics_beside
 
 MARK = "@CHECKPOINT"
 CHECKPOINT_DIR = "MOSAIC_CHECKPOINT_DIR"  # environment variable of a program: where its files belong
@@ -125,6 +124,8 @@ class ProgramFiles:
 
         They belong to the policy even if not announced: `run:` must see that there are some.
         """
+        from mosaic.workers.sb3.checkpoint.statistics import statistics_beside
+
         beside = statistics_beside(self._folder / each.file)
         statistics = () if beside is None else (str(PurePosixPath(each.file).with_name(beside)),)
         self._names += [name for name in statistics if name not in self._names]
@@ -132,6 +133,8 @@ class ProgramFiles:
 
     def _normalised(self, file: str) -> str:
         """Return why the policy in a file cannot play: its VecNormalize statistics cannot be read."""
+        from mosaic.workers.sb3.checkpoint.statistics import read_statistics, statistics_beside
+
         try:
             beside = statistics_beside(self._folder / file)
             if beside is not None:

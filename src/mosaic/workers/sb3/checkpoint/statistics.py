@@ -6,7 +6,7 @@ import pickle
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mosaic.core.errors import FormatError, InputError, TrustError
 from mosaic.envs.space_json import Document
 from mosaic.store.archives.trust import VARIABLE, trust_given
+from mosaic.workers.sb3.checkpoint.facts import Array
 from mosaic.workers.sb3.checkpoint.pickled_numbers import (
     LARGEST,
     Made,
@@ -23,9 +24,6 @@ from mosaic.workers.sb3.checkpoint.pickled_numbers import (
     read_pickle,
 )
 from mosaic.workers.sb3.checkpoint.rows import is_picture, part_documents, row_parts
-
-if TYPE_CHECKING:
-    from mosaic.workers.sb3.checkpoint.facts import Array
 
 _STATISTICS = re.compile(r"vec_?norm.*\.(pkl|pickle)$", re.I)  # vecnormalize.pkl, model_vecnormalize_1000_steps.pkl, …
 _NORMALIZE = "stable_baselines3.common.vec_env.vec_normalize.VecNormalize"
