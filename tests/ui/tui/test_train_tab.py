@@ -4,9 +4,11 @@ import pytest
 
 from mosaic.config.file_formats import read_document
 from mosaic.store.projects.project import add_preset, create_project, read_project
+from mosaic.ui.tui.backend.local import LocalBackend
 from mosaic.ui.tui.tabs.train import TrainTab
 from mosaic.ui.tui.train.form import load_form
 from mosaic.ui.tui.train.log import MOST_LINES, LogTail
+from mosaic.ui.tui.train.presets import PresetName, list_presets, read_preset, save_settings
 from mosaic.ui.tui.widgets.dialogs import Confirm, FieldEditor
 from mosaic.ui.tui.widgets.tables import KeyedTable
 from mosaic.ui.web.data.draft import Draft
@@ -151,6 +153,24 @@ def test_the_log_keeps_the_newest_lines_and_waits_for_the_end_of_one():
     assert (len(first.lines), first.lines[-1], first.written) == (MOST_LINES, "line 599", 600)
     second = tail.read()
     assert (second.lines[-1], second.written) == ("half a line", 601)
+
+
+def test_the_project_of_the_folder_is_listed_and_gets_the_saved_preset(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path / "home"))
+    folder = create_project(tmp_path / "game", {"name": "game", "env": "gym/CartPole-v1"}).folder
+    monkeypatch.chdir(folder)
+    backend, told = LocalBackend(lambda text: told.append(text)), []
+    assert backend.presets.here() == {"environment": {"env_id": "gym/CartPole-v1"}, "project": "game"}
+    draft = Draft(env="gym/CartPole-v1", seed=7, further={"project": "game"})
+    assert "mosaic train --preset quick" in save_settings(backend, draft, "quick")
+    assert list_presets(backend) == [PresetName("game", "quick")]
+    assert read_preset(backend, PresetName("game", "quick")) == draft
+    twin = create_project(tmp_path / "twin", {"name": "game", "env": "gym/CartPole-v1"}).folder
+    monkeypatch.chdir(twin)
+    backend.presets.here()
+    assert told[0].startswith("This project is not listed. There is a project 'game' already")
+    save_settings(backend, draft, "other")
+    assert list(read_project(twin).config.train) == ["other"]
 
 
 def test_a_preset_is_appended_to_a_project_and_what_the_file_has_stays(tmp_path):

@@ -42,7 +42,7 @@ class LocalBackend:
         self.metrics: MetricSource = _LocalMetrics(home)
         self.machine: MachineSource = _LocalMachine()
         self.projects: ProjectSource = _LocalProjects(home)
-        self.presets: PresetSource = _LocalPresets(home)
+        self.presets: PresetSource = _LocalPresets(home, say)
         self.catalog: CatalogSource = LocalCatalog()
 
 
@@ -162,17 +162,29 @@ class _LocalProjects:
 
 
 class _LocalPresets:
-    def __init__(self, home: _Home) -> None:
-        self._home = home
+    def __init__(self, home: _Home, say: Callable[[str], None]) -> None:
+        self._home, self._say = home, say
 
     def here(self) -> JsonObject | None:
-        project = self._home.store.projects.here()
-        return None if project is None else cast(JsonObject, project.settings())
+        """Return the project's settings, and enter it into the list of known ones, as training in it does."""
+        from mosaic.core.errors import InputError
+
+        projects = self._home.store.projects
+        project = projects.here()
+        if project is None:
+            return None
+        try:
+            projects.register(project)
+        except InputError as error:
+            self._say(f"This project is not listed. {error}")
+        return cast(JsonObject, project.settings())
 
     def save(self, project: str, preset: str, document: Mapping[str, Json]) -> None:
         from mosaic.store.projects.project import add_preset
 
-        add_preset(self._home.store.projects.find(project), preset, document)
+        projects = self._home.store.projects
+        here = projects.here()
+        add_preset(here if here is not None and here.name == project else projects.find(project), preset, document)
 
 
 class LocalCatalog:

@@ -97,6 +97,7 @@ class TrainTab(AppTab):
             if self._asked is asked:
                 form.touched = forget
                 self._show_form(form)
+                self.new()
                 if said:
                     self.shell.say(said, "done")
 

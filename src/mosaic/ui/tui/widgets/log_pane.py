@@ -42,7 +42,7 @@ class LogPane(Vertical):
         details = log.details
         colour = STATE_COLOURS.get(details.state, "#d5dbe3")
         head = f"[b]{escape(details.run_id)}[/b] [{colour}]{details.state}[/] · {details.env_steps or 0:,} env steps"
-        reason = f"\n[#ef6f6c]{escape(details.reason)}[/]" if details.reason else ""
+        reason = f"\n[{colour}]{escape(details.reason)}[/]" if details.reason else ""
         self.query_one("#log-head", Static).update(head + reason)
         new = min(log.written - self._count, len(log.lines))
         if new > 0:
