@@ -9,6 +9,7 @@ from typing import ClassVar
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
 from mosaic.core.errors import MosaicError
 from mosaic.telemetry.frames.paths import request_pictures, ring_paths
@@ -206,6 +207,17 @@ def test_whoever_looks_sees_the_env_that_is_trained(tmp_path):
         assert reader.state() == "finished"
     assert ring(tmp_path) == []
     assert list_sources(tmp_path) == ()
+
+
+def test_gymnasiums_checker_does_not_warn_of_metadata_that_pictures_do_not_need(monkeypatch):
+    from mosaic.workers.rllib.reporting.callbacks import _picture
+
+    monkeypatch.setattr(Corridor, "metadata", {"render_modes": ["rgb_array"]})  # without render_fps
+    checked = OrderEnforcing(PassiveEnvChecker(Corridor()))
+    checked.reset(seed=0)
+    assert _picture(checked).shape == (2, 3, 3)  # a warning would be an error
+    with pytest.warns(UserWarning, match="No render fps was declared"):
+        checked.render()
 
 
 def test_a_picture_of_several_agents_says_what_each_of_them_got(tmp_path):

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, runtime_checkable
 
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from mosaic.core.errors import MosaicError
@@ -56,7 +57,12 @@ def shows_frames(env_runner: EnvRunner, host: str, folder: Path) -> bool:
 
 
 def _picture(env: Any) -> NDArray[np.uint8] | None:
-    """Return the picture of an env; None if its class does not draw."""
+    """Return the picture of an env; None if its class does not draw.
+
+    Gymnasium's checker, which RLlib adds, would warn in the run's log of metadata that live pictures do not need.
+    """
+    while isinstance(env, OrderEnforcing | PassiveEnvChecker):
+        env = env.env
     try:
         picture: NDArray[np.uint8] | None = env.render()
     except NotImplementedError:  # by Gymnasium, in place of a class that has no render()
