@@ -18,7 +18,14 @@ from mosaic.store.archives.trust import VARIABLE
 from mosaic.store.policies.foreign_checkpoint import ForeignSource
 from mosaic.workers.rllib.checkpoint.controllers import load_policy as load_written
 from mosaic.workers.rllib.checkpoint.foreign_export import convert_folder
-from tests.workers.rllib.checkpoint.foreign_makers import Pair, save_flattened, save_pair, save_ppo, save_sac
+from tests.workers.rllib.checkpoint.foreign_makers import (
+    Pair,
+    save_dqn,
+    save_flattened,
+    save_pair,
+    save_ppo,
+    save_sac,
+)
 
 pytestmark = [pytest.mark.slow]
 PENDULUM, CARTPOLE = "gym/Pendulum-v1", "gym/CartPole-v1"
@@ -29,6 +36,7 @@ def folder(ray: object, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("foreign")
     save_ppo(folder / "filtered", "Pendulum-v1", filtered=True)
     save_sac(folder / "sac")
+    save_dqn(folder / "dqn")
     save_pair(folder / "pair")
     save_flattened(folder / "flattened")
     return folder
@@ -58,16 +66,19 @@ def pair() -> EnvSpec:
     )
 
 
-@pytest.mark.parametrize(("name", "algorithm"), [("filtered", "ppo"), ("sac", "SAC")])
-def test_a_file_acts_as_the_checkpoint_plays(folder: Path, name: str, algorithm: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "algorithm", "env", "width"),
+    [("filtered", "ppo", PENDULUM, 3), ("sac", "SAC", PENDULUM, 3), ("dqn", "dqn", CARTPOLE, 4)],
+)
+def test_a_file_acts_as_the_checkpoint_plays(folder: Path, name: str, algorithm: str, env: str, width: int) -> None:
     reference = f"checkpoint:{folder / name}"
-    (file,) = export(f"{reference},algo={algorithm}", "it.onnx", environment=PENDULUM)
+    (file,) = export(f"{reference},algo={algorithm}", "it.onnx", environment=env)
     assert (file.policy, file.agents, file.parity.passed) == ("default_policy", ("agent_0",), True)
     with (
-        load_policy("onnx:it.onnx", PENDULUM) as exported,
-        load_policy(f"{reference},sample=false", PENDULUM) as played,
+        load_policy("onnx:it.onnx", env) as exported,
+        load_policy(f"{reference},sample=false", env) as played,
     ):
-        for shown in np.random.default_rng(0).normal(0, 2, (50, 3)).astype(np.float32):
+        for shown in np.random.default_rng(0).normal(0, 2, (50, width)).astype(np.float32):
             np.testing.assert_allclose(exported.predict(shown), played.predict(shown), atol=1e-4)
 
 

@@ -95,7 +95,7 @@ def export_modules(
         if dense is None:
             _save_module(folder / file, {key: state[key] for key in module.state_dict()}, scalers)
         else:
-            _save_dense(folder / file, dense, scalers)
+            save_dense(folder / file, dense, scalers)
         facts[policy] = {
             "file": file,
             "dense": dense is not None,
@@ -172,7 +172,7 @@ def _scalers(
     return arrays
 
 
-def _save_dense(path: Path, network: DenseNetwork, scalers: Arrays) -> None:
+def save_dense(path: Path, network: DenseNetwork, scalers: Arrays) -> None:
     from mosaic.models.weights_file import save_weights
 
     extra = dict(scalers)

@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
+from mosaic.envs.vector.encoding import action_code
 from mosaic.exports.observations import draw
 from mosaic.models.fused import OBSERVATION_LIMIT
 from mosaic.policies.controller import PolicyRequest
@@ -32,6 +33,7 @@ from mosaic.workers.rllib.checkpoint.controllers import (
     PolicyFacts,
     load_policy,
 )
+from mosaic.workers.rllib.checkpoint.export import dense_network, save_dense
 from mosaic.workers.rllib.checkpoint.foreign import (
     ForeignModule,
     check_algorithm,
@@ -129,12 +131,18 @@ def _save(folder: Path, file: str, modules: Mapping[AgentID, ForeignModule], req
     for name, array in network.get_state().items():
         if name not in state or np.shape(state[name]) != np.shape(array):
             raise InputError(f"'{reference}' has another network than RLlib's default: its weights '{name}' differ.")
-    arrays = {MODULE + name: np.ascontiguousarray(state[name]) for name in network.get_state()}
-    save_file(arrays | _scalers(modules, reference), folder / file)
+    scalers = _scalers(modules, reference)
+    head = action_code(acts).head  # RLlib's dueling Q-network has a mean that ONNX lacks; the dense form does without
+    dense = dense_network(algorithm, state, config, code.width, head) if algorithm == "dqn" else None
+    if dense is None:
+        arrays = {MODULE + name: np.ascontiguousarray(state[name]) for name in network.get_state()}
+        save_file(arrays | scalers, folder / file)
+    else:
+        save_dense(folder / file, dense, scalers)
     finish = _connectors(loaded.to_env, module_to_env.NormalizeAndClipActions)
     return {
         "file": file,
-        "dense": False,
+        "dense": dense is not None,
         "agents": list(modules),
         "algorithm": algorithm,
         "model_config": config,
