@@ -9,6 +9,7 @@ from mosaic.core.proc import started_at
 from mosaic.learners.agent_roles import read_mapping
 from mosaic.runs.train import RunFailedError
 from mosaic.workers.resolution import resolve
+from tests.ui.conftest import mosaic as command  # noqa: F401 - a fixture
 
 
 def config(game, **more):
@@ -100,3 +101,39 @@ def test_a_run_that_waits_for_the_editor_says_so(person, tmp_path, monkeypatch):
     said = [event["message"] for event in run.events() if event["kind"] == "alert"]
     assert [message[:28] for message in said] == ["Waiting for at most 0.05 s f"]
     assert "No game connected" in run.reason
+
+
+FAULTS = {
+    "version": "The game speaks version 1 of the protocol, and Mosaic speaks 0.7.",
+    "nan": "The game sent a number that is NaN or infinite:",
+    "size": "its observation 'obs' has 2 numbers, and the game declared 3; sizes must not change",
+}
+
+
+def words_for(game, fault, pids):
+    options = (f'args=["--fault={fault}", "--say_pid={pids}"]', "speedup=9")
+    return (f"godot/{game}", *(word for option in options for word in ("--set", f"environment.options.{option}")))
+
+
+@pytest.mark.parametrize(("fault", "code"), [("version", 2), ("nan", 1), ("size", 1)])
+@pytest.mark.usefixtures("runs_here")
+def test_a_faulty_game_ends_training_with_the_reason(command, exported, tmp_path, fault, code):  # noqa: F811
+    pids = tmp_path / "pids"
+    answer = command("train", *words_for(exported, fault, pids), "--worker", "native", "--steps", "64")
+    assert answer.code == code
+    assert FAULTS[fault] in " ".join(answer.err.split())
+    runs = mosaic.Trainer().runs()
+    assert [run.state for run in runs] == ["failed"] * (code == 1)  # what is known before a run begins creates none
+    assert all(FAULTS[fault] in str(run.reason) for run in runs)
+    assert [pid for pid in map(int, pids.read_text().split()) if started_at(pid)] == []
+
+
+@pytest.mark.parametrize(("fault", "code"), [("version", 2), ("nan", 1), ("size", 1)])
+def test_a_faulty_game_does_not_pass_the_check(command, exported, tmp_path, fault, code):  # noqa: F811
+    pids = tmp_path / "pids"
+    answer = command("check", *words_for(exported, fault, pids))
+    assert answer.code == code
+    said = " ".join(answer.err.split())
+    assert FAULTS[fault] in said
+    assert ".." not in said
+    assert [pid for pid in map(int, pids.read_text().split()) if started_at(pid)] == []

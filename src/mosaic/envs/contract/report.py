@@ -131,7 +131,7 @@ def blamed(place: CheckPosition, call: str) -> Iterator[None]:
     except Exception as error:
         raise ContractError(
             place,
-            f"{call} raised {type(error).__name__}: {error}",
+            f"{call} raised {type(error).__name__}: {str(error).rstrip('.')}",
             "reset, every legal step, render and close work",
             "follow the traceback of the cause",
         ) from error
