@@ -134,10 +134,15 @@ class _TrainPage:
             forget_method(self._draft)
         self._show_method()
 
-    def _method_changed(self) -> None:
-        """Show the options and policy configurations of another worker, algorithm or env."""
-        forget_method(self._draft)
-        self._show_method()
+    async def _method_changed(self) -> None:
+        """Show the options and policy configurations of another worker or algorithm."""
+        draft = self._draft
+        chosen = draft.env, draft.worker, draft.algorithm
+        forget_method(draft)
+        self._summary.show_checking()
+        await run.io_bound(options_model, load_worker(draft.worker), draft.algorithm)  # may import for seconds
+        if not self._options.is_deleted and chosen == (self._draft.env, self._draft.worker, self._draft.algorithm):
+            self._show_method()
 
     def _show_method(self) -> None:
         draft, possible = self._draft, load_worker(self._draft.worker).info.paradigms

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from html import escape
 from urllib.parse import quote, urlencode
 
@@ -32,7 +32,7 @@ class SummaryPanel:
         self,
         facts: Facts,
         draft: Draft,
-        on_method: Callable[[], None],
+        on_method: Callable[[], Awaitable[None]],
         on_change: Callable[[], None],
         problems: Callable[[], list[str]],
     ) -> None:
@@ -66,6 +66,11 @@ class SummaryPanel:
     def show_method(self) -> None:
         """Show the draft's worker and algorithm."""
         self._fields.show_method()
+
+    def show_checking(self) -> None:
+        """Remove the plan of another method, since the check of the new one may take seconds."""
+        self._problem.set_content("")
+        self._plan.set_content("<dt>Method</dt><dd>checking …</dd>")
 
     async def _refresh(self) -> None:
         if not self._stale:
@@ -116,7 +121,7 @@ def _examine(document: Mapping[str, Json], facts: Facts) -> tuple[Checked, Speed
 class RunFields:
     """Form for a draft's worker, algorithm, env steps, seeds, name and tags; invalid numbers are not taken over."""
 
-    def __init__(self, draft: Draft, on_method: Callable[[], None], on_change: Callable[[], None]) -> None:
+    def __init__(self, draft: Draft, on_method: Callable[[], Awaitable[None]], on_change: Callable[[], None]) -> None:
         self._draft, self._on_method, self._on_change = draft, on_method, on_change
         self._workers = workers()
         self.usual: Mapping[str, str] = {}  # default algorithms that workers choose for the env
@@ -214,12 +219,14 @@ class RunFields:
     def _take_tags(self, text: str) -> None:
         self._draft.tags = tuple(dict.fromkeys(tag.strip() for tag in text.split(",") if tag.strip()))
 
-    def _choose_worker(self, name: str) -> None:
-        if not self._quiet and name:
-            self._draft.worker, self._draft.algorithm = name, self.usual.get(name, self._workers[name].algorithms[0])
-            self._on_method()
+    def _choose_worker(self, name: str) -> Awaitable[None] | None:
+        if self._quiet or not name:
+            return None
+        self._draft.worker, self._draft.algorithm = name, self.usual.get(name, self._workers[name].algorithms[0])
+        return self._on_method()
 
-    def _choose_algorithm(self, name: str) -> None:
-        if not self._quiet and name:
-            self._draft.algorithm = name
-            self._on_method()
+    def _choose_algorithm(self, name: str) -> Awaitable[None] | None:
+        if self._quiet or not name:
+            return None
+        self._draft.algorithm = name
+        return self._on_method()
