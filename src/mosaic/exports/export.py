@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError, unknown
 from mosaic.core.files import temporary_path, write_atomic, write_new
 from mosaic.core.ids import AgentID
@@ -20,7 +19,8 @@ from mosaic.exports.formats import SUFFIXES, check_versions
 from mosaic.exports.parity import Parity
 from mosaic.exports.progress import ExportProgress, ProgressReport, Step, ignore_progress
 from mosaic.exports.tracing import OBSERVATIONS, ExportSettings, TracedPolicy, trace_policy
-from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
+from mosaic.store.checkpoint_record import Checkpoint, environment_of
+from mosaic.store.checkpoints import Which, find_checkpoint
 from mosaic.store.store import Store
 
 MAPPING = "policies.json"
@@ -101,7 +101,7 @@ def export_to(
     names = check_request(found, target, policies, settings, overwrite=overwrite)
     for each in _existing(target) if not target.is_dir() else ():
         each.unlink()  # an older file must not be taken for the result of a failed export
-    with closing(make_env(EnvironmentConfig.model_validate(found.manifest.environment))) as env:
+    with closing(make_env(environment_of(found))) as env:
         spec = env.spec
     written: list[TracedPolicy] = []
     for number, name in enumerate(names, 1):

@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.ids import AgentID
 from mosaic.core.plugins import load_plugin, plugins
@@ -35,7 +34,7 @@ from mosaic.policies.onnx.controller import OnnxGraph
 from mosaic.policies.onnx.file import check_onnx
 from mosaic.policies.onnx.interface import Graph, GraphFacts
 from mosaic.store.archives.trust import loading, trust_given
-from mosaic.store.checkpoints import Checkpoint
+from mosaic.store.checkpoint_record import Checkpoint, environment_of
 from mosaic.store.policies.run_policy import load_run_policy, policy_for
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def _one_file(
     report: StepReport,
 ) -> TracedPolicy:
     request = PolicyRequest(f"run:{checkpoint.origin}@{checkpoint.env_steps}/{policy}", spec, agents)
-    config = EnvironmentConfig.model_validate(checkpoint.manifest.environment)
+    config = environment_of(checkpoint)
     report("loading", 0, 0)
     with one_thread(), closing(load_run_policy(checkpoint, policy, request, trust=trust_given())) as controller:
         exportable = _exportable(checkpoint, policy, request)

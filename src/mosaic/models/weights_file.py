@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,11 +106,11 @@ def _check_layers(layers: Sequence[tuple[NDArray[np.float32], NDArray[np.float32
         width = bias.size
 
 
-def check_finite(weights: NDArray[Any], what: str) -> None:
-    """Raise if weights are not finite: a policy with such weights silently plays nonsense."""
+def check_finite(weights: NDArray[Any], what: str, error: type[MosaicError] = NotFiniteError) -> None:
+    """Raise the error if weights are not finite: a policy with such weights silently plays nonsense."""
     if weights.dtype.kind == "f" and not np.isfinite(weights).all():
         count = int(weights.size - np.isfinite(weights).sum())
-        raise NotFiniteError(
+        raise error(
             f"{what} are not finite: {count:,} of {weights.size:,} are NaN or infinite. Training has diverged; "
             "resume an earlier checkpoint or train again with a smaller learning_rate."
         )
@@ -124,15 +125,25 @@ def load_weights(path: Path) -> SavedNetwork:
         with safe_open(path, "numpy") as file:
             facts = json.loads((file.metadata() or {}).get("mosaic", "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise FormatError(f"{path} is not a safetensors file of Mosaic: {error}") from error
-    if facts.get("format") != FORMAT:
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise FormatError(f"{path} does not hold the weights of a network ({FORMAT}).")
     architecture = Architecture.from_json(facts.get("architecture"))
     for name, array in arrays.items():
-        check_finite(array, f"{path}: the numbers of '{name}'")
+        check_finite(array, f"{path}: the numbers of '{name}'", FormatError)
     extra = {name.removeprefix(EXTRA): array for name, array in arrays.items() if name.startswith(EXTRA)}
     return SavedNetwork(architecture, _flat(path, architecture, arrays), extra)
+
+
+def check_size(saved: SavedNetwork, path: Path) -> None:
+    """Raise FormatError for a network with layers larger than all weights in its file, before it takes the memory."""
+    made = saved.architecture
+    least = max((wide * next_wide for wide, next_wide in pairwise(made.hidden)), default=0)
+    if made.memory is not None:
+        least = max(least, 3 * made.memory_size**2)  # a GRU has three gates, an LSTM four
+    if least > saved.flat.size:
+        raise FormatError(f"{path} has {saved.flat.size:,} weights; its architecture needs {least:,} or more: {made}.")
 
 
 def _flat(path: Path, architecture: Architecture, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:

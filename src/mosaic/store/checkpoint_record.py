@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mosaic.config.sections import EnvironmentConfig
+from mosaic.core.errors import FormatError
 from mosaic.core.reference import explain
 from mosaic.core.version import versions
 from mosaic.store.archives.signature import is_sealed, seal
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from mosaic.store.store import Store
 
 MANIFEST = "manifest.json"
+LARGEST_DOCUMENT = 1 << 26  # bytes of a JSON file in a checkpoint
 
 BestBy: TypeAlias = Literal["reward", "rating", "env_steps"]
 """Criterion of the best checkpoint.
@@ -200,7 +203,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint's manifest; `damage` checks the files."""
     name = path / MANIFEST
     try:
-        document = json.loads(name.read_bytes())
+        document = json.loads(_read_some(name))
         digest, mark = str(document.pop("digest")), str(document.pop("seal"))
         if _digest(document) != digest:
             raise DamagedError(f"its {MANIFEST} has changed since it was written")
@@ -211,7 +214,50 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise DamagedError(f"its {MANIFEST} is invalid: {explain(error, CheckpointManifest)}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedError(f"its {MANIFEST} is damaged ({error})") from error
+    for policy, entry in manifest.policies.items():
+        strangers = [file for file in entry.files if file not in manifest.files]
+        if strangers:
+            raise DamagedError(f"its policy '{policy}' names the file '{strangers[0]}', which is not one of its files")
     return Checkpoint(path, manifest.env_steps, manifest, digest, mark)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file in a checkpoint, which anyone may have written; raise FormatError unless it holds an object."""
+    try:
+        document = json.loads(_read_some(path))
+    except FileNotFoundError as error:
+        raise FormatError(f"There is no file '{path}', which its checkpoint should have.") from error
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"'{path}' is not JSON: {error}.") from error
+    if not isinstance(document, dict):
+        raise FormatError(f"'{path}' is not a JSON object.")
+    return document
+
+
+def weights_file(checkpoint: Checkpoint, policy: str) -> str:
+    """Return the name of the safetensors file of a policy, for workers that write one."""
+    names = [name for name in checkpoint.manifest.policies[policy].files if name.endswith(".safetensors")]
+    if not names:
+        raise FormatError(f"The checkpoint '{checkpoint.path}' has no safetensors file for its policy '{policy}'.")
+    return names[0]
+
+
+def environment_of(checkpoint: Checkpoint) -> EnvironmentConfig:
+    """Return the env that a checkpoint was trained in; raise FormatError where its manifest describes none."""
+    try:
+        return EnvironmentConfig.model_validate(checkpoint.manifest.environment)
+    except ValidationError as error:
+        raise FormatError(
+            f"The checkpoint '{checkpoint.path}' does not describe its environment: {explain(error, EnvironmentConfig)}"
+        ) from error
+
+
+def _read_some(path: Path) -> bytes:
+    with path.open("rb") as file:
+        data = file.read(LARGEST_DOCUMENT + 1)
+    if len(data) > LARGEST_DOCUMENT:
+        raise ValueError(f"it is larger than {LARGEST_DOCUMENT >> 20} MiB, the most that is read")
+    return data
 
 
 def damage(checkpoint: Checkpoint) -> str | None:

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from safetensors.numpy import load_file
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.catalog import make_env
+from mosaic.envs.codes import space_code
 from mosaic.envs.compiled.board_games.connect_four import key_of, read_position
 from mosaic.learners.tabular.hashed.table import find_sorted
 from mosaic.learners.tabular.hashed.training import FILE, HashedTraining
@@ -27,7 +29,7 @@ def saved(tmp_path):
 
 
 def test_it_plays_the_best_known_move_and_shows_its_value(saved):
-    controller, env = hashed_controller(saved, int, {}), make_env(FOUR)
+    controller, env = hashed_controller(saved, space_code(spaces.Discrete(7)), {}), make_env(FOUR)
     turn = env.reset(seed=1)
     (agent,) = turn.observations
     assert {controller.act(turn)[agent] for _ in range(20)} == {5}
@@ -38,7 +40,7 @@ def test_it_plays_the_best_known_move_and_shows_its_value(saved):
 
 
 def test_where_nothing_is_known_it_plays_any_legal_move_by_its_seed(saved):
-    controller, env = hashed_controller(saved, int, {}), make_env(FOUR)
+    controller, env = hashed_controller(saved, space_code(spaces.Discrete(7)), {}), make_env(FOUR)
     turn = env.reset(seed=1)
     for column in [0, 0, 0, 0, 0, 0, 6, 6, 6]:  # the first column is full: rarely met in 500 moves
         (agent,) = turn.observations

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FORMAT = "mosaic-tabular-1"
 Tensors: TypeAlias = dict[str, NDArray[Any]]  # by name, which determines the type of each
+_MARKS = 5  # numbers in `EngineState.marks`
 VALUES = ("values", "new_row")  # prefixes of the names of tensors that hold action values
 
 
@@ -82,17 +83,27 @@ def load(path: Path) -> TabularLearner:
     except SafetensorError as error:
         raise FormatError(f"{path} is not a safetensors file: {error}") from error
     check_table(arrays.get("values"), path)
-    facts = json.loads(text)
-    if facts.get("format") != FORMAT or arrays.keys() != set(EngineState._fields):
-        raise FormatError(f"{path} is not a table of a TabularLearner ({FORMAT}).")
-    learner = TabularLearner(
-        facts["states"],
-        facts["actions"],
-        facts["algorithm"],
-        TabularOptions(**facts["options"]),
-        facts["seed"],
-        start=EngineState(**arrays),
-    )
-    learner.episodes = facts["episodes"]
-    learner.epsilon = facts["epsilon"]
+    try:
+        facts = json.loads(text)
+        if facts["format"] != FORMAT or arrays.keys() != set(EngineState._fields):
+            raise FormatError(f"{path} is not a table of a TabularLearner ({FORMAT}).")
+        start = EngineState(**arrays)
+        _check_shapes(start, facts["states"], facts["actions"], path)
+        options = TabularOptions(**facts["options"])
+        learner = TabularLearner(
+            facts["states"], facts["actions"], facts["algorithm"], options, facts["seed"], start=start
+        )
+        learner.episodes = facts["episodes"]
+        learner.epsilon = facts["epsilon"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FormatError(f"{path} is not a table of a TabularLearner ({FORMAT}): {error!r}.") from error
     return learner
+
+
+def _check_shapes(start: EngineState, states: int, actions: int, path: Path) -> None:
+    """Raise FormatError for arrays of other shapes: compiled engines do not check their bounds."""
+    for name, shape in (("values", start.values.shape[1:]), ("visits", start.visits.shape)):
+        if shape != (states, actions):
+            raise FormatError(f"{path}: {name} is of shape {shape}, not of {states} states and {actions} actions.")
+    if start.values.ndim != 3 or start.trail_legal.shape != (actions,) or start.marks.shape != (_MARKS,):
+        raise FormatError(f"{path} is not a table of a TabularLearner ({FORMAT}): its arrays have other shapes.")

@@ -15,11 +15,11 @@ from pathlib import Path
 from mosaic.config.loading import parse_run_config
 from mosaic.config.programs import code_in_document, named_programs, programs_of_environment
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.core.errors import TrustError
+from mosaic.core.errors import FormatError, MosaicError, TrustError, describe_error
 from mosaic.core.plugins import load_plugin
 from mosaic.core.user_code import REFUSED, code_refused
 from mosaic.store.archives.signature import RUNS, is_sealed, run_digest
-from mosaic.store.checkpoint_record import Checkpoint
+from mosaic.store.checkpoint_record import Checkpoint, environment_of
 from mosaic.store.checkpoints import list_checkpoints
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import read_written_state
@@ -108,7 +108,7 @@ def require_trust_to_play(checkpoint: Checkpoint, policies: Collection[str], tru
             require_trust(checkpoint, trust=False)
         forms += [form for file in entry.files for form in _code_in_file(checkpoint.path / file)]
     if not manifest.spaces and manifest.environment:  # the env is created to query its spaces
-        forms += programs_of_environment(EnvironmentConfig.model_validate(manifest.environment))
+        forms += programs_of_environment(environment_of(checkpoint))
     if forms:
         raise TrustError(
             f"The checkpoint of run '{checkpoint.origin}' at {checkpoint.env_steps} env steps names code "
@@ -127,7 +127,10 @@ def _code_in_file(path: Path) -> list[str]:
 
 @contextmanager
 def loading(checkpoint: Checkpoint, trust: bool) -> Iterator[None]:
-    """Let files of a checkpoint name code only if this store wrote them or the user trusts them."""
+    """Let files of a checkpoint name code only if this store wrote them or the user trusts them.
+
+    Files of others may also be damaged in ways that their reader does not expect: that is a FormatError.
+    """
     if trust or checkpoint.trusted(Store(checkpoint.run.home)):
         yield
         return
@@ -136,7 +139,15 @@ def loading(checkpoint: Checkpoint, trust: bool) -> Iterator[None]:
         f"the checkpoint of run '{checkpoint.origin}' at {checkpoint.env_steps} env steps names it, and {_why(run)}. "
         f"If you trust its origin, {_ADVICE}."
     ):
-        yield
+        try:
+            yield
+        except (MosaicError, ImportError):
+            raise
+        except Exception as error:  # what a stranger wrote may break its reader anywhere
+            raise FormatError(
+                f"The checkpoint '{checkpoint.path}' of run '{checkpoint.origin}' cannot be read: "
+                f"{describe_error(error)}. Its worker did not write it as it is."
+            ) from error
 
 
 def require_trust_in_file(path: Path, document: Mapping[str, object]) -> None:

@@ -17,7 +17,7 @@ from mosaic.envs.family import split_version
 from mosaic.envs.space_json import Document, space_differences, spec_spaces
 from mosaic.policies.controller import PolicyRequest
 from mosaic.store.archives.trust import loading, trust_given
-from mosaic.store.checkpoint_record import Checkpoint
+from mosaic.store.checkpoint_record import Checkpoint, environment_of
 
 
 def check_spaces(checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> None:
@@ -105,8 +105,7 @@ def _advice(checkpoint: Checkpoint, spec: EnvSpec) -> str:
 
 
 def _trained_in(checkpoint: Checkpoint) -> EnvironmentConfig | None:
-    document = checkpoint.manifest.environment
-    return EnvironmentConfig.model_validate(document) if document else None
+    return environment_of(checkpoint) if checkpoint.manifest.environment else None
 
 
 def _trained_id(checkpoint: Checkpoint) -> EnvID:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import FormatError, InputError, unknown
+from mosaic.core.user_code import check_code_allowed
 from mosaic.policies.controller import PolicyController, PolicyRequest
-from mosaic.store.checkpoints import Checkpoint
+from mosaic.store.checkpoint_record import read_object, weights_file
 from mosaic.store.policies.init_source import find_init
 
 if TYPE_CHECKING:  # these import numba
@@ -30,10 +31,6 @@ _OPTIMISER = ("optimiser.first", "optimiser.second", "optimiser.count")
 
 def policy_file(policy: int) -> str:
     return f"policy_{policy}.safetensors"
-
-
-def weights_file(checkpoint: Checkpoint, policy: str) -> str:
-    return next(name for name in checkpoint.manifest.policies[policy].files if name.endswith(".safetensors"))
 
 
 def save_policies(folder: Path, assembled: Assembled, epsilon: float | None) -> None:
@@ -77,7 +74,7 @@ def _scaling(
 def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyController:
     """Return a controller for one policy that `save_policies` wrote."""
     from mosaic.envs.vector.encoding import action_code, row_code
-    from mosaic.models.weights_file import load_weights
+    from mosaic.models.weights_file import check_size, load_weights
     from mosaic.policies.network import NetworkPolicyController
     from mosaic.policies.random import EpsilonGreedyController
     from mosaic.policies.torch_network import EnginePolicyController
@@ -95,9 +92,9 @@ def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyCo
         )
     actions = {agent: action_code(spec.action_spaces[agent]) for agent in rows}
     scaler = _scaler(saved)
-    facts = json.loads((folder / FACTS).read_text())
-    network = facts["networks"].get(file) if "networks" in facts else facts["network"]  # written by older versions
-    epsilon = facts.get("epsilon")  # DQN's exploration
+    facts = read_object(folder / FACTS)
+    network = _network(facts, file)
+    epsilon: Any = facts.get("epsilon")  # DQN's exploration
     explores = epsilon is not None and sampling is not None and sampling.temperature is None
     temperature = None if sampling is None or explores else sampling.temperature or 1.0
     made: PolicyController
@@ -107,6 +104,8 @@ def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyCo
             saved.architecture, saved.flat, rows, actions, scaler, request.seed, drawn, temperature or 1.0
         )
     else:
+        if not network:
+            check_size(saved, folder / file)
         from mosaic.learners.engines.torch import TorchEngine, TorchOptions
 
         engine = TorchEngine(saved.architecture, 0, TorchOptions(module=network))
@@ -119,14 +118,23 @@ def make_exportable(folder: Path, file: str, request: PolicyRequest) -> Exportab
     """Return one policy that `save_policies` wrote, for export."""
     from mosaic.exports.policy import ExportablePolicy
     from mosaic.exports.torch_parts import RowPolicy, build_actor
-    from mosaic.models.weights_file import load_weights
+    from mosaic.models.weights_file import check_size, load_weights
 
     saved = load_weights(folder / file)
-    facts = json.loads((folder / FACTS).read_text())
-    network = facts["networks"].get(file) if "networks" in facts else facts["network"]
+    network = _network(read_object(folder / FACTS), file)
+    if not network:
+        check_size(saved, folder / file)
     actor, memory = build_actor(saved.architecture, saved.flat, network)
     space = request.spec.observation_spaces[request.agents[0]]
     return ExportablePolicy(RowPolicy(space, actor, _scaler(saved)), memory)
+
+
+def _network(facts: dict[str, Any], file: str) -> str | None:
+    """Return the user's own network of a policy, which is code; None for one of Mosaic's."""
+    named: str | None = facts["networks"].get(file) if "networks" in facts else facts["network"]  # by older versions
+    if named:
+        check_code_allowed(named)  # before torch is imported
+    return named
 
 
 def _scaler(saved: SavedNetwork) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:

@@ -21,7 +21,7 @@ from mosaic.learners.league import Snapshot
 from mosaic.models.weights_file import check_finite, load_weights
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.runners.screen import Shot
-from mosaic.store.checkpoints import Checkpoint, PolicyEntry
+from mosaic.store.checkpoint_record import Checkpoint, PolicyEntry, weights_file
 from mosaic.telemetry.events.event import TimeSplit
 from mosaic.telemetry.events.info_numbers import PolicyNumbers
 from mosaic.workers.camera import Camera
@@ -38,7 +38,6 @@ from mosaic.workers.native.checkpoint import (
     save_policies,
     save_snapshot,
     start_from,
-    weights_file,
 )
 
 COUNTERS = "counters.json"

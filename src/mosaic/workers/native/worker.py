@@ -15,7 +15,7 @@ from mosaic.core.seeding import child_seed
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.ppo.options import A2cOptions, PpoOptions
 from mosaic.policies.controller import PolicyController, PolicyRequest
-from mosaic.store.checkpoints import Checkpoint
+from mosaic.store.checkpoint_record import Checkpoint, weights_file
 from mosaic.store.policies.init_source import parse_init
 from mosaic.workers.api import PolicyOptions, WorkerCapabilities
 from mosaic.workers.camera import Camera
@@ -177,12 +177,12 @@ class NativeWorker:
             train(context, training, report_every_steps=options.report_every_steps)
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
-        from mosaic.workers.native.checkpoint import make_controller, weights_file
+        from mosaic.workers.native.checkpoint import make_controller
 
         return make_controller(checkpoint.path, weights_file(checkpoint, policy), request)
 
     def exportable(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> ExportablePolicy:
-        from mosaic.workers.native.checkpoint import make_exportable, weights_file
+        from mosaic.workers.native.checkpoint import make_exportable
 
         return make_exportable(checkpoint.path, weights_file(checkpoint, policy), request)
 

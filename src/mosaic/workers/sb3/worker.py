@@ -127,8 +127,9 @@ class Sb3Worker:
 
 
 def _weights_file(checkpoint: Checkpoint, policy: str) -> Path:
-    plays = next(name for name in checkpoint.manifest.policies[policy].files if name.endswith(".safetensors"))
-    return checkpoint.path / plays
+    from mosaic.store.checkpoint_record import weights_file
+
+    return checkpoint.path / weights_file(checkpoint, policy)
 
 
 worker = Sb3Worker()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -10,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mosaic.core.errors import InputError
+from mosaic.core.errors import FormatError, InputError
 from mosaic.core.ids import AgentID, EnvID
-from mosaic.core.turn import Action, Mask, Observation
+from mosaic.core.turn import Mask, Observation
 from mosaic.envs.codes import BinsGiven, SpaceCode, flatten_mask, space_code
 from mosaic.envs.codes.space_code import count_text
 from mosaic.envs.compiled.registry import encode_observation, has_twin
 from mosaic.envs.env import EnvSpec
+from mosaic.learners.tabular.experience import Values
 from mosaic.learners.tabular.training.agent_codes import codes_of
 from mosaic.policies.controller import PolicyController, Sampling
 from mosaic.policies.tabular import TabularPolicyController
+from mosaic.store.checkpoint_record import read_object
 
 if TYPE_CHECKING:
     from mosaic.exports.policy import ExportablePolicy
@@ -37,18 +38,32 @@ def make_controller(
     from mosaic.learners.tabular.training.resumable import on_twin, read_values
 
     space = spec.observation_spaces[agent]
-    facts = json.loads((folder / FACTS).read_text())
+    facts = read_object(folder / FACTS)
     drawn = drawing(facts, sampling)
     bins = facts["bins"]
     if trained_in_env(folder, policy):
         return in_env_controller(folder, policy, spec, agent, bins, drawn)
     actions = space_code(spec.action_spaces[agent])
     if in_hashed_table(folder):
-        return hashed_controller(folder, actions.decode, drawn)
+        return hashed_controller(folder, actions, drawn)
     known = on_twin(folder) and has_twin(trained_in)  # arrays of a user's own env have the rows of its space
     state_of = encode_observation(trained_in, space) if known else space_code(space, bins).encode
-    legal = legal_columns(actions)
-    return TabularPolicyController(read_values(folder, policy), state_of, actions.decode, legal, **drawn)
+    states = None if known and state_of is not int else space_code(space, bins).size
+    values = checked_table(read_values(folder, policy), states, actions.size, folder)
+    return TabularPolicyController(values, state_of, actions.decode, legal_columns(actions), **drawn)
+
+
+def checked_table(values: Values, states: int | None, actions: int, folder: Path) -> Values:
+    """Return the values if there is a row for each state and a column for each action; None: states are not known."""
+    if values.ndim != 2 or values.dtype.kind != "f":
+        raise FormatError(f"The checkpoint '{folder}' is not a table: its values are {values.dtype} of {values.shape}.")
+    if values.shape[1] != actions or states not in (None, len(values)):
+        here = "" if states is None else f"{count_text(states)} states and "
+        raise FormatError(
+            f"The table in '{folder}' has {len(values):,} states and {values.shape[1]:,} actions; there should be "
+            f"{here}{actions:,} actions."
+        )
+    return values
 
 
 MOST_CONVERTED = 1 << 19  # observations for which a table without a formula is written out
@@ -62,7 +77,7 @@ def make_exportable(folder: Path, policy: str, spec: EnvSpec, agent: AgentID, tr
     from mosaic.exports.policy import ExportablePolicy
     from mosaic.exports.torch_parts import TablePolicy
 
-    bins = json.loads((folder / FACTS).read_text())["bins"]
+    bins = read_object(folder / FACTS)["bins"]
     codes = codes_of(spec, agent, bins)
     if len(codes.actions.counts) > 1:
         raise InputError(
@@ -107,8 +122,10 @@ def in_env_controller(
     codes = codes_of(spec, agent, bins)
     key, legal = keys_of(codes.states), legal_columns(codes.actions)
     if not is_hashed(file):
-        return TabularPolicyController(TabularLearner.load(file).values, key, codes.actions.decode, legal, **drawn)
+        table = checked_table(TabularLearner.load(file).values, codes.states.size, codes.actions.size, folder)
+        return TabularPolicyController(table, key, codes.actions.decode, legal, **drawn)
     learner = HashedLearner.load(file)
+    checked_table(learner.values, None, codes.actions.size, folder)
     unknown = learner.states
 
     def row_of(observation: object) -> int:
@@ -125,9 +142,7 @@ def in_hashed_table(folder: Path) -> bool:
     return (folder / FILE).exists()
 
 
-def hashed_controller(
-    folder: Path, action_of: Callable[[int], Action], drawn: Mapping[str, float]
-) -> TabularPolicyController:
+def hashed_controller(folder: Path, actions: SpaceCode, drawn: Mapping[str, float]) -> TabularPolicyController:
     """Return a controller that plays from the saved rows.
 
     A position that training never met has the row of every new one: all moves have the same value, so a legal move is
@@ -140,13 +155,15 @@ def hashed_controller(
 
     tensors = read_table(folder / FILE)
     keys = tensors["keys"]
-    values = np.concatenate([tensors["values"], tensors["new_row"]])
+    values = checked_table(np.concatenate([tensors["values"], tensors["new_row"]]), None, actions.size, folder)
+    if len(values) != len(keys) + 1:
+        raise FormatError(f"The table in '{folder}' has {len(values) - 1:,} rows for {len(keys):,} keys.")
 
     def row_of(observation: Observation) -> int:
         place = find_sorted(keys, int(key_of(*read_position(observation))))
         return len(keys) if place is None else place
 
-    return TabularPolicyController(values, row_of, action_of, None, **drawn)
+    return TabularPolicyController(values, row_of, actions.decode, None, **drawn)
 
 
 def drawing(facts: Mapping[str, Any], sampling: Sampling | None) -> dict[str, float]:

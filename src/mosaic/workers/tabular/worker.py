@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from mosaic.config.run import RunConfig
-from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.mdp.mdp import GameTables
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.shared_env import env_spec, sharing_envs
 from mosaic.learners.tabular.options import ALGORITHMS
 from mosaic.policies.controller import PolicyController, PolicyRequest
-from mosaic.store.checkpoints import Checkpoint
+from mosaic.store.checkpoint_record import Checkpoint, environment_of
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.loop import train
@@ -106,13 +105,13 @@ class TabularWorker:
 
     def controller(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> PolicyController:
         agent = (*request.agents, *request.spec.possible_agents)[0]
-        trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
+        trained_in = environment_of(checkpoint).id
         return make_controller(checkpoint.path, policy, request.spec, agent, trained_in, request.sampling)
 
     def exportable(self, checkpoint: Checkpoint, policy: str, request: PolicyRequest) -> ExportablePolicy:
         from mosaic.workers.tabular.policies import make_exportable
 
-        trained_in = EnvironmentConfig.model_validate(checkpoint.manifest.environment).id
+        trained_in = environment_of(checkpoint).id
         return make_exportable(checkpoint.path, policy, request.spec, request.agents[0], trained_in)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +15,13 @@ from numpy.typing import NDArray
 from mosaic.core.errors import FormatError, InputError, unknown
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Action, Turn
+from mosaic.core.user_code import check_code_allowed
 from mosaic.envs.vector.encoding import ActionCode, Row, RowCode, action_code, row_code
 from mosaic.models.layout import POLICY, tensors
 from mosaic.policies.controller import Explains, Explanation, PolicyController, PolicyRequest
 from mosaic.policies.network import NetworkPolicyController
 from mosaic.policies.random import EpsilonGreedyController
-from mosaic.store.checkpoints import Checkpoint
+from mosaic.store.checkpoint_record import Checkpoint, read_object
 from mosaic.workers.rllib.config.algorithms import SQUASHED
 
 if TYPE_CHECKING:
@@ -62,13 +62,16 @@ class PolicyFacts(TypedDict):
     code: NotRequired[CodeFacts | None]
 
 
+_OPTIONAL = {"epsilon", "code"}  # `__required_keys__` does not know them, since annotations are texts here
+
+
 def controller(checkpoint: Checkpoint, policy: PolicyID, request: PolicyRequest) -> PolicyController:
     return load_policy(checkpoint.path, policy, request)
 
 
 def load_policy(folder: Path, policy: PolicyID, request: PolicyRequest) -> PolicyController:
     """Return a controller for a policy that `export_policies` wrote into this folder."""
-    facts, sampling = _facts(folder, policy), request.sampling
+    facts, sampling = read_facts(folder, policy), request.sampling
     epsilon = facts.get("epsilon")
     if epsilon is None or sampling is None or sampling.temperature is not None:
         return _best_or_drawn(folder, facts, request)
@@ -80,6 +83,8 @@ def load_policy(folder: Path, policy: PolicyID, request: PolicyRequest) -> Polic
 def _best_or_drawn(folder: Path, facts: PolicyFacts, request: PolicyRequest) -> PolicyController:
     code = facts.get("code")
     if code is not None:
+        for name in filter(None, code.values()):
+            check_code_allowed(str(name))  # before Ray is imported
         from mosaic.workers.rllib.checkpoint.user_controller import UserPolicyController
 
         return UserPolicyController(folder / facts["file"], facts, code, request)
@@ -90,13 +95,23 @@ def _best_or_drawn(folder: Path, facts: PolicyFacts, request: PolicyRequest) -> 
     return ModulePolicyController(folder / facts["file"], facts, request)
 
 
-def _facts(folder: Path, policy: PolicyID) -> PolicyFacts:
-    document = json.loads((folder / FACTS).read_text())
+def read_facts(folder: Path, policy: PolicyID) -> PolicyFacts:
+    """Return what the document says of a policy; raise FormatError where it says too little, or names another place."""
+    document = read_object(folder / FACTS)
     if document.get("format") != FORMAT:
         raise FormatError(f"{folder / FACTS} does not say what RLlib's policies are ({FORMAT}).")
-    if policy not in document["policies"]:
-        raise unknown("policy", policy, document["policies"])
-    facts: PolicyFacts = document["policies"][policy]
+    known = document.get("policies")
+    if not isinstance(known, dict):
+        raise FormatError(f"{folder / FACTS} names no policies.")
+    if policy not in known:
+        raise unknown("policy", policy, known)
+    facts: PolicyFacts = known[policy]
+    wanted = PolicyFacts.__annotations__.keys() - _OPTIONAL
+    missing = wanted - (facts.keys() if isinstance(facts, dict) else set())
+    if missing:
+        raise FormatError(f"{folder / FACTS} does not say {', '.join(sorted(missing))} of the policy '{policy}'.")
+    if Path(facts["file"]).name != facts["file"]:
+        raise FormatError(f"{folder / FACTS} names the file '{facts['file']}', which is not in its folder.")
     return facts
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -16,7 +15,7 @@ from ray.rllib.algorithms.dqn.default_dqn_rl_module import QF_PREDS
 from ray.rllib.core.columns import Columns
 from torch import Tensor, nn
 
-from mosaic.core.errors import InputError, unknown
+from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.spaces import MASK
 from mosaic.envs.vector.encoding import BRIGHTEST, action_code, picture_layout
@@ -24,7 +23,7 @@ from mosaic.exports.policy import ExportablePolicy
 from mosaic.exports.torch_parts import Finish, RowPolicy, RowReader, RowScale, build_actor
 from mosaic.models.weights_file import load_weights
 from mosaic.policies.controller import PolicyRequest
-from mosaic.workers.rllib.checkpoint.controllers import FACTS, PolicyFacts, Scalers, read_scalers, scaler_of
+from mosaic.workers.rllib.checkpoint.controllers import PolicyFacts, Scalers, read_facts, read_scalers, scaler_of
 from mosaic.workers.rllib.checkpoint.policy_view import PolicyView
 from mosaic.workers.rllib.config.algorithms import SQUASHED
 from mosaic.workers.rllib.env.encoding import OBSERVATION
@@ -35,10 +34,7 @@ States: TypeAlias = Any  # of a module with memory: a tensor, or states by the n
 
 def make_exportable(folder: Path, policy: PolicyID, request: PolicyRequest) -> ExportablePolicy:
     """Return a policy that `export_policies` wrote into this folder."""
-    document = json.loads((folder / FACTS).read_text())
-    if policy not in document["policies"]:
-        raise unknown("policy", policy, document["policies"])
-    facts: PolicyFacts = document["policies"][policy]
+    facts = read_facts(folder, policy)
     if facts.get("code") is not None:
         raise InputError(
             f"'{policy}' acts with its user's own RLModule or connectors, Python code that a file cannot hold."

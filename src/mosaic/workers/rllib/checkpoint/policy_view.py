@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
-from mosaic.core.errors import InputError
+from mosaic.core.errors import FormatError, InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Mask, Observation
 from mosaic.envs.env import EnvSpec
@@ -28,12 +28,16 @@ class PolicyView:
     """Weights of a module, and the agents whose observations and actions are those of training."""
 
     def __init__(self, path: Path, facts: PolicyFacts, request: PolicyRequest) -> None:
+        from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
         spec = request.spec
-        arrays = load_file(path)
+        try:
+            arrays = load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise FormatError(f"{path} is not a safetensors file: {error}") from error
         for name, array in arrays.items():
-            check_finite(array, f"{path}: the numbers of '{name}'")
+            check_finite(array, f"{path}: the numbers of '{name}'", FormatError)
         self.weights = {name.removeprefix(MODULE): array for name, array in arrays.items() if name.startswith(MODULE)}
         self._masked = bool(facts["masked"])
         self.scalers = read_scalers(arrays)

@@ -120,12 +120,12 @@ def load_policy_file(path: Path) -> Sb3Policy:
         with safe_open(path, "numpy") as file:
             document = json.loads((file.metadata() or {}).get("mosaic", "{}"))
             arrays: dict[str, Array] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
-    except (SafetensorError, ValueError) as error:
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise FormatError(f"{path} is not a safetensors file of Mosaic: {error}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise FormatError(f"{path} does not hold a policy of Stable-Baselines3 ({FORMAT}).")
     for name, array in arrays.items():
-        check_finite(array, f"{path}: the numbers of '{name}'")
+        check_finite(array, f"{path}: the numbers of '{name}'", FormatError)
     facts = read_facts(path, document.get("policy"))
     parts = tuple(arrays.pop(name) for name in (SHIFT, SCALE, LIMIT) if name in arrays)
     scaler = parts if len(parts) > 1 else None

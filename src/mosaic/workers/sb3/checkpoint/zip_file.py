@@ -126,5 +126,5 @@ def _arrays(path: Path, state: Any) -> dict[str, Array]:
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_complex():
             raise FormatError(f"'{path}': '{name}' is not a plain array of numbers.")
         found[name] = np.array(tensor.float().numpy(), np.float32)
-        check_finite(found[name], f"'{path}': the numbers of '{name}'")
+        check_finite(found[name], f"'{path}': the numbers of '{name}'", FormatError)
     return found

@@ -1,0 +1,79 @@
+"""Hostile and damaged artefacts, in every format that is read: exit code 2, a clear message, nothing run or written.
+
+Those of ONNX, of Stable-Baselines3 and of VecNormalize have tables of their own, beside their readers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mosaic.ui.cli.main import main
+from tests.exports.hostile.checkpoints import CHECKPOINTS, WEIGHTS, WORKERS
+from tests.exports.hostile.forged import ARTEFACT, CODE, LAKE, POLE, Forge, bundle, native, network
+from tests.exports.hostile.shared import ARCHIVES, BUNDLES, FOREIGN, PROJECTS
+
+CASES: dict[str, dict[str, tuple[Forge, str]]] = {
+    "weights": WEIGHTS,
+    "checkpoint": CHECKPOINTS,
+    "worker": WORKERS,
+    "bundle": BUNDLES,
+    "archive": ARCHIVES,
+    "project": PROJECTS,
+    "foreign": FOREIGN,
+}
+
+
+def command(kind: str, env: str) -> list[str]:
+    match kind:
+        case "archive":
+            return ["runs", "import", ARTEFACT]
+        case "project":
+            return ["projects", "open", ARTEFACT]
+        case "bundle":
+            return ["evaluate", env, "--agent", f"*=bundle:{ARTEFACT}", "--episodes", "1"]
+    return ["evaluate", env, "--agent", f"*=checkpoint:{ARTEFACT}", "--episodes", "1"]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with code that leaves a trace when it is run."""
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("MOSAIC_TRUST", raising=False)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    (folder / "evil.py").write_bytes(CODE)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def run(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, " ".join(capsys.readouterr().err.split())
+
+
+def everything(folder: Path) -> list[str]:
+    return sorted(str(each) for each in folder.parent.rglob("*") if "home" not in each.relative_to(folder.parent).parts)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, cases in CASES.items() for name in cases])
+def test_it_is_refused_with_the_reason(kind: str, name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    forge, reason = CASES[kind][name]
+    forge(here)
+    before = everything(here)
+    code, said = run(command(kind, LAKE if name.startswith("table") else POLE), capsys)
+    assert reason in said
+    assert code == 2, said
+    assert "Traceback" not in said
+    assert everything(here) == before
+    assert not list((here.parent / "home" / "runs").glob("[!.]*"))
+
+
+@pytest.mark.parametrize("forge", [native(network()), bundle()])
+def test_whole_ones_play(forge: Forge, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    forge(here)
+    kind = "bundle" if "mosaic.bundle" in (here / ARTEFACT / "manifest.json").read_text() else "checkpoint"
+    assert run(command(kind, POLE), capsys)[0] == 0
