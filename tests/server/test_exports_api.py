@@ -8,7 +8,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from mosaic.config.export import ExportRequest
+from mosaic.core.errors import UnknownNameError
 from mosaic.runs.exporting import jobs
+from mosaic.server.client.client import Client
+from mosaic.server.client.exports import RemoteExports
 from mosaic.server.routes.exports import MOST_AT_ONCE
 from mosaic.store.store import Store
 from tests.in_process import attempt_here, trained_here
@@ -84,3 +87,27 @@ def test_what_a_request_may_not_ask_for(api: TestClient, lake: str, tmp_path: Pa
     crowded = api.post("/exports", json={"run": "lake"})
     assert (crowded.status_code, "wait for one, or cancel one" in crowded.text) == (409, True)
     assert {"run", "target", "checkpoint", "policies"} <= set(api.get("/schemas/export").json()["properties"])
+
+
+def test_the_client_has_the_verbs_of_a_store(
+    api: TestClient, lake: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client("http://127.0.0.1:8642", home=home) as client:
+        monkeypatch.setattr(client, "_http", api)
+        there, here = RemoteExports(client), jobs.ExportJobs(Store(home))
+        waiting = there.start(ExportRequest(run="lake", target="torchscript", tolerance=0.01))
+        assert waiting.state == "queued"
+        assert (waiting.request.run, waiting.request.target, waiting.request.tolerance) == (lake, "torchscript", 0.01)
+        assert there.cancel(waiting.export_id).state == "stopped"
+        export_id = exported(home)
+        assert there.rows() == there.rows("lake") == here.rows()
+        assert [row.state for row in there.follow(export_id)] == ["finished"]
+        assert there.row("latest").compared[0].passed
+        assert there.log(export_id, after=0) == here.log(export_id, after=0)
+        there.download(export_id, "table.onnx", tmp_path / "there.onnx")
+        here.download(export_id, "table.onnx", tmp_path / "here.onnx")
+        assert (tmp_path / "there.onnx").read_bytes() == (tmp_path / "here.onnx").read_bytes() != b""
+        assert there.delete(export_id) == export_id
+        assert here.rows() == [there.row(waiting.export_id)]
+        with pytest.raises(UnknownNameError, match="There is no export"):
+            there.row(export_id)

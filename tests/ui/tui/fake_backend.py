@@ -8,8 +8,10 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
+from mosaic.config.export import ExportRequest
 from mosaic.config.loading import parse_run_config
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
+from mosaic.runs.exporting.record import ComparedFile, ExportRow, ProgressRow, WrittenFile
 from mosaic.server.machine_load import MachineLoad
 from mosaic.server.schemas import EnvRow, FindingRow, WorkerRow
 from mosaic.store.projects.registry import ProjectRow
@@ -42,7 +44,7 @@ class FakeRun:
         return RunDetails(
             run_id=self.id, state=self._row.state, queued_at=NOW, config={"name": self._row.name}, env_steps=40_960,
             attempts=(AttemptRow(number=1, started=NOW - 600),), last_metric=None, last_seq=7, exit=None,
-            checkpoints=(CheckpointRow(env_steps=20_000, path="there"),),
+            checkpoints=(CheckpointRow(env_steps=20_000, path="there", policies=tuple(POLICIES)),),
             reason="The worker failed: the game file is missing" if failed else "",
         )  # fmt: skip
 
@@ -50,11 +52,22 @@ class FakeRun:
         text = "" if after else "first line\nRuntimeError: the game file is missing\n"
         return LogPart(text=text if stream == "stderr" else "", start=0, end=9)
 
-    def pause(self):
-        self._backend.asked.append(("pause", self.id))
-
     def stop(self, patience_s=None, *, wait=True):
         self._backend.asked.append(("stop", self.id))
+
+    def pause(self):
+        self._change("pause", "paused")
+
+    def resume(self, settings=()):
+        self._change(("resume", *settings) if settings else "resume", "running")
+
+    def checkpoint(self):
+        self._backend.asked.append(("checkpoint", self.id))
+
+    def _change(self, asked, state):
+        self._backend.asked.append((asked, self.id))
+        rows = self._backend.rows_
+        rows[rows.index(self._row)] = self._row.model_copy(update={"state": State(state)})
 
     def delete(self):
         if self._row.state == "running":
@@ -115,6 +128,81 @@ class FakeCatalog:
         return complaints(Options, values)
 
 
+class FakeProjects:
+    def __init__(self):
+        self.kept = {"demo": ProjectRow(name="demo", folder="/demo", state="ok", env="gym/CartPole-v1", used=0.0)}
+
+    def rows(self):
+        return list(self.kept.values())
+
+    def details(self, name):
+        return self.kept[name]
+
+    def create(self, folder, name, env):
+        made = ProjectRow(name=name or folder.rpartition("/")[2], folder=folder, state="ok", env=env, used=0.0)
+        self.kept[made.name] = made
+        return made.name
+
+    def rename(self, name, new_name):
+        if new_name in self.kept:
+            raise InputError(f"There is a project named '{new_name}' already.")
+        self.kept = {new_name if key == name else key: each.model_copy(update={"name": new_name} if key == name else {})
+                     for key, each in self.kept.items()}  # fmt: skip
+
+    def forget(self, name):
+        del self.kept[name]
+
+
+class FakeExports:
+    """Exports that are under way until `finish` ends them."""
+
+    def __init__(self):
+        self.kept = [
+            self._row("lake-1", "finished", ExportRequest(run="run-a", checkpoint=20_000, policies=("policy_1",)))
+        ]
+
+    def _row(self, export_id, state, request):
+        ended = state == "finished"
+        compared = tuple(
+            ComparedFile(policy=name, path=f"/there/{name}.onnx", name=f"{name}.onnx", max_abs_diff=2.4e-7,
+                         tolerance=1e-4, action_agreement=1.0, recorded=500, random=500, passed=True)
+            for name in request.policies
+        ) if ended else ()  # fmt: skip
+        written = tuple(WrittenFile(name=each.name, path=each.path, size=4096, sha256="") for each in compared)
+        progress = ProgressRow(policy="policy_1", number=1, policies=3, step="comparing", done=250, total=500)
+        return ExportRow(
+            export_id=export_id, state=State(state), reason="", request=request, created=NOW - 60, started=NOW - 60,
+            ended=NOW if ended else None, progress=progress, compared=compared, written=written, exit_code=0,
+        )  # fmt: skip
+
+    def start(self, request):
+        policies = request.policies or tuple(sorted(POLICIES))
+        fixed = request.model_copy(update={"policies": policies, "checkpoint": 20_000})
+        self.kept.insert(0, self._row(f"lake-{len(self.kept) + 1}", "running", fixed))
+        return self.kept[0]
+
+    def finish(self):
+        self.kept[0] = self._row(self.kept[0].export_id, "finished", self.kept[0].request)
+
+    def rows(self, run=None):
+        return list(self.kept)
+
+    def cancel(self, reference, *, wait=True):
+        place = next(number for number, each in enumerate(self.kept) if each.export_id == reference)
+        self.kept[place] = self._row(reference, "stopped", self.kept[place].request)
+        return self.kept[place]
+
+    def delete(self, reference):
+        self.kept = [each for each in self.kept if each.export_id != reference]
+        return reference
+
+    def log(self, reference):
+        return LogPart(text="1 of 1 policy_1: comparing\n", start=0, end=9)
+
+    def download(self, reference, name, to):
+        to.write_bytes(b"onnx")
+
+
 class FakeBackend:
     place = "this machine"
 
@@ -129,9 +217,9 @@ class FakeBackend:
         load = MachineLoad(cpu=50, used_gb=4, memory_gb=16)
         doctor = [FindingRow(id="extra mpi", ok=False, detail="without mpi4py", install="pip install x")]
         self.machine = SimpleNamespace(load=lambda: load, doctor=lambda: doctor)
-        project = ProjectRow(name="demo", folder="/demo", state="ok", env="gym/CartPole-v1", used=0.0)
-        self.projects = SimpleNamespace(rows=lambda: [project], details=lambda name: project)
         self.presets, self.catalog = FakePresets(), FakeCatalog()
+        self.projects = FakeProjects()
+        self.exports = FakeExports()
 
     def _rows(self):
         if self.lost:

@@ -34,6 +34,7 @@ WORDS = {
     "home": ("demo", "cart", "CPU", "mpi"),
     "train": ("duel-v0", "✓ native ppo", "What is trained in"),
     "metrics": ("Return", "30k", "1 running"),
+    "export": ("policy_10", "lake-1", "equal"),
     "runs": ("broken", "1 checkpoint"),
 }
 

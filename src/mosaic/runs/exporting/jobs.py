@@ -114,6 +114,10 @@ class ExportJobs:
                 return path
         raise unknown(f"file of export {row.export_id}", name, [each.name for each in row.written])
 
+    def download(self, reference: str, name: str, to: Path) -> None:
+        """Write a file of the export to another place."""
+        write_atomic(to, self.file(reference, name).read_bytes())
+
     def _create(self, request: ExportRequest, env: str, working_folder: str) -> RunFolder:
         now = time.time()
         with staged(self._folder) as made:

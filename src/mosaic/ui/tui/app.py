@@ -31,6 +31,7 @@ TABS = (
     TabEntry("home", "1", "HomeTab"),
     TabEntry("train", "2", "TrainTab"),
     TabEntry("metrics", "3", "MetricsTab"),
+    TabEntry("export", "5", "ExportTab"),
     TabEntry("runs", "6", "RunsTab"),
 )
 
@@ -173,7 +174,8 @@ class MosaicTui(App[None]):
         self.tab.delete()
 
     def action_stop(self) -> None:
-        self._commands.stop(self.tab)
+        if not self.tab.cancel():
+            self._commands.stop(self.tab)
 
     def action_pause(self) -> None:
         self._commands.pause(self.tab)

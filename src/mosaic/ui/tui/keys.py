@@ -18,7 +18,7 @@ class KeyMeaning(NamedTuple):
 EVERYWHERE = (
     KeyMeaning("n", "new", "New", "Set up a new run; in the list of projects, create a project"),
     KeyMeaning("enter", "open", "Open", "Open what is selected"),
-    KeyMeaning("s", "stop", "Stop", "Stop the run and save it"),
+    KeyMeaning("s", "stop", "Stop", "Stop the run and save it; on Export, cancel the export"),
     KeyMeaning("p", "pause", "Pause", "Pause the run, or continue it"),
     KeyMeaning("r", "resume", "Resume", "Resume a run that has ended, or start one that is queued", footer=False),
     KeyMeaning("k", "checkpoint", "Save", "Save a checkpoint of the run now", footer=False),
@@ -55,6 +55,11 @@ OF_TABS = {
         KeyMeaning("b", "band", "Seeds", "Show the mean of the run's seed group with its band"),
         KeyMeaning("v", "picture", "Picture", "Show the live picture beside the curves"),
         KeyMeaning("e", "export", "Export", "Save the chart as PNG, SVG or CSV"),
+    ),
+    "export": (
+        KeyMeaning("t", "start", "Start", "Start the export"),
+        KeyMeaning("space", "mark", "Mark", "Leave a policy out, or take it in again"),
+        KeyMeaning("w", "save_files", "Save files", "Write the files of the selected export to a folder"),
     ),
     "runs": (
         KeyMeaning("space", "mark", "Mark", "Mark the run for a comparison, at most 6"),

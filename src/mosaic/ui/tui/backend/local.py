@@ -11,6 +11,7 @@ from mosaic.core.ids import Json, JsonObject
 from mosaic.ui.tui.backend.protocol import (
     CatalogSource,
     EnvOffer,
+    ExportSource,
     MachineSource,
     MetricSource,
     PresetSource,
@@ -37,13 +38,19 @@ class LocalBackend:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         """Read the store of $MOSAIC_HOME; `say` takes notes for users, such as a run that cannot be read."""
-        home = _Home()
+        self._home = home = _Home()
         self.runs: RunSource = _LocalRuns(home, say)
         self.metrics: MetricSource = _LocalMetrics(home)
         self.machine: MachineSource = _LocalMachine()
         self.projects: ProjectSource = _LocalProjects(home)
         self.presets: PresetSource = _LocalPresets(home, say)
         self.catalog: CatalogSource = LocalCatalog()
+
+    @cached_property
+    def exports(self) -> ExportSource:
+        from mosaic.runs.exporting.jobs import ExportJobs
+
+        return ExportJobs(self._home.store)
 
 
 class _Home:

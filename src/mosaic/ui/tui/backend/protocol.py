@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from mosaic.core.ids import Json, JsonObject
 
 if TYPE_CHECKING:
+    from mosaic.config.export import ExportRequest
+    from mosaic.runs.exporting.record import ExportRow
     from mosaic.server.machine_load import MachineLoad
     from mosaic.server.schemas import EnvRow, FindingRow, WorkerRow
     from mosaic.store.projects.registry import ProjectDetails, ProjectRow
-    from mosaic.store.views import RunRow
+    from mosaic.store.views import LogPart, RunRow
     from mosaic.ui.cli.backend import BackendRun
     from mosaic.ui.series import ManySeries, SeriesQuery
     from mosaic.ui.web.data.draft import Checked
@@ -114,6 +117,22 @@ class CatalogSource(Protocol):
         ...
 
 
+class ExportSource(Protocol):
+    """Exports; `ExportJobs` and `RemoteExports` have these verbs."""
+
+    def start(self, request: ExportRequest) -> ExportRow: ...
+
+    def rows(self, run: str | None = None) -> list[ExportRow]: ...
+
+    def cancel(self, reference: str, *, wait: bool = True) -> ExportRow: ...
+
+    def delete(self, reference: str) -> str: ...
+
+    def log(self, reference: str) -> LogPart: ...
+
+    def download(self, reference: str, name: str, to: Path) -> None: ...
+
+
 class AppBackend(Protocol):
     """Everything that the terminal app shows and does comes from here."""
 
@@ -121,6 +140,9 @@ class AppBackend(Protocol):
     def place(self) -> str:
         """Return `this machine`, or the address of the server."""
         ...
+
+    @property
+    def exports(self) -> ExportSource: ...
 
     runs: RunSource
     metrics: MetricSource

@@ -10,11 +10,13 @@ from pydantic import TypeAdapter
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError, UnknownNameError
 from mosaic.core.ids import Json, JsonObject
 from mosaic.server.client.client import Client
+from mosaic.server.client.exports import RemoteExports
 from mosaic.ui.series import ManySeries, SeriesQuery
 from mosaic.ui.tui.backend.local import LocalCatalog
 from mosaic.ui.tui.backend.protocol import (
     CatalogSource,
     EnvOffer,
+    ExportSource,
     MachineSource,
     MetricSource,
     PresetSource,
@@ -45,6 +47,7 @@ class RemoteBackend:
         self.projects: ProjectSource = _RemoteProjects(client)
         self.presets: PresetSource = _RemotePresets()
         self.catalog: CatalogSource = _RemoteCatalog(client)
+        self.exports: ExportSource = RemoteExports(client)
 
 
 class _RemoteRuns:

@@ -17,7 +17,7 @@ class Chart(Widget):
         super().__init__(id=id)
         self._plot = plot
         self._strips: list[Strip] = []
-        self._drawn_for: tuple[int, Size] | None = None
+        self._drawn_for: Size | None = None  # None: the plot is another one
 
     @property
     def plot(self) -> Plot:
@@ -25,12 +25,11 @@ class Chart(Widget):
 
     def show(self, plot: Plot) -> None:
         if plot is not self._plot:
-            self._plot = plot
+            self._plot, self._drawn_for = plot, None
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        wanted = (id(self._plot), self.size)
-        if self._drawn_for != wanted:
+        if self._drawn_for != self.size:
             self._strips = draw(self._plot, self.size.width, self.size.height)
-            self._drawn_for = wanted
+            self._drawn_for = self.size
         return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)

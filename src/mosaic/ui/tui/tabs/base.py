@@ -117,6 +117,10 @@ class AppTab(Vertical):
         else:
             self.shell.show_runs([ref])
 
+    def cancel(self) -> bool:
+        """Answer `stop` where it does not concern a run; return False where it does."""
+        return False
+
     def filter(self) -> None:
         self.shell.say("There is no list to filter on this tab.", "warning")
 

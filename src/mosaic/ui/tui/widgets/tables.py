@@ -53,6 +53,7 @@ class KeyedTable(DataTable[str | Text]):
             if selected in wanted:
                 self.move_cursor(row=self.get_row_index(selected), animate=False)
         self._filled = wanted
+        self.call_later(self.check_idle)  # columns are measured when the table itself has nothing left to do
 
     def _update_row(self, key: str, cells: Iterable[str | Text]) -> None:
         for name, now, before in zip(self._names, cells, self._filled[key], strict=True):

@@ -1,0 +1,73 @@
+"""Actions on runs and projects: pause, resume and save on Runs; create, open, rename and remove on Home."""
+
+import pytest
+
+from tests.ui.tui.fake_backend import FakeBackend, row
+from tests.ui.tui.test_tui_app import app_on, until
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_a_run_is_paused_continued_and_saved():
+    backend = FakeBackend()
+    app = app_on(backend)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("6")
+        await until(pilot, "broken")
+        await pilot.press("p")
+        await until(pilot, "run-c is paused")
+        await pilot.press("p")
+        await until(pilot, "run-c continues")
+        await pilot.press("k")
+        await until(pilot, "run-c is saved")
+        assert backend.asked == [("pause", "run-c"), ("resume", "run-c"), ("checkpoint", "run-c")]
+
+
+async def test_a_failed_run_is_resumed_and_a_finished_one_with_another_limit():
+    backend = FakeBackend()
+    app = app_on(backend)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("6")
+        await until(pilot, "broken")
+        await pilot.press("down", "r")
+        await until(pilot, "run-b is resumed")
+        await pilot.press("down", "r")
+        await until(pilot, "run-a has reached its limit")
+        await pilot.press("enter")
+        await until(pilot, "run-a is resumed")
+        assert backend.asked == [("resume", "run-b"), (("resume", "training.total_timesteps=2000000"), "run-a")]
+
+
+async def test_a_queued_run_is_started():
+    backend = FakeBackend()
+    backend.rows_ = [row("run-q", "queued", name="waits")]
+    backend.runs.start_queued = lambda ref: backend.asked.append(("start", ref))
+    app = app_on(backend)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("6")
+        await until(pilot, "waits")
+        await pilot.press("r")
+        await until(pilot, "run-q starts")
+        assert backend.asked == [("start", "run-q")]
+
+
+async def test_a_project_is_created_opened_renamed_and_removed():
+    backend = FakeBackend()
+    app = app_on(backend)
+    async with app.run_test(size=(140, 42)) as pilot:
+        await until(pilot, "demo")
+        await pilot.press("shift+tab", "n")
+        await until(pilot, "New project")
+        await pilot.press("enter", "enter", "enter")
+        await until(pilot, "A project needs a folder")
+        await pilot.press("n", *"/lake", "enter", "enter", *"gym/Lake", "enter")
+        await until(pilot, "The project lake is ready", "gym/Lake")
+        await pilot.press("ctrl+end", "enter")
+        await until(pilot, "Project lake", "folder   /lake")
+        await pilot.press("escape", "u", *["backspace"] * 4, *"demo", "enter")
+        await until(pilot, "There is a project named 'demo' already")
+        await pilot.press("u", *["backspace"] * 4, *"pond", "enter")
+        await until(pilot, "lake is named pond now")
+        await pilot.press("ctrl+end", "d", "y")
+        await until(pilot, "pond is removed from the list")
+        assert list(backend.projects.kept) == ["demo"]
