@@ -148,6 +148,7 @@ class MosaicTui(App[None]):
         self._active = name
         if not switcher.query(f"#{name}"):
             await switcher.mount(self._tabs[name].load()())
+        switcher.screen.set_focus(None)  # a focused widget that is hidden would take the focus from the new tab, later
         switcher.current = name
         self.query_one(TabBar).show(name)
         self.tab.shown()

@@ -375,8 +375,12 @@ class TrainTab(AppTab):
         return self.query_one(LogPane).display
 
     def _show_log_pane(self, shown: bool) -> None:
-        self.query_one("#train-form").display = not shown
-        self.query_one(LogPane).display = shown
+        """Show the log or the form; the focus moves first, as keys of this tab need it inside the tab."""
+        form, log = self.query_one("#train-form"), self.query_one(LogPane)
+        (log if shown else form).display = True
+        if self.screen.focused is not None and self in self.screen.focused.ancestors:
+            self.screen.set_focus(self.query_one("#log-lines" if shown else "#train-table"))
+        (form if shown else log).display = False
 
     def _follow(self, run_id: str) -> None:
         self._run, self._tail = run_id, LogTail(self.backend.runs.run(run_id))
