@@ -17,8 +17,9 @@ from textual.widgets import DataTable, Static
 from mosaic.core.ids import Json
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
 from mosaic.ui.tui.tabs.base import AppTab
+from mosaic.ui.tui.tabs.train_presets import ask_for_settings, ask_to_save
 from mosaic.ui.tui.train.log import LogTail, RunLog
-from mosaic.ui.tui.widgets.dialogs import Choose, FieldEditor, Prompt, TextScreen
+from mosaic.ui.tui.widgets.dialogs import Choose, FieldEditor, TextScreen
 from mosaic.ui.tui.widgets.log_pane import LogPane
 from mosaic.ui.tui.widgets.tables import KeyedTable
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 _WIDE = 110
 _OTHER = "other …"
-_FILE = "a file …"
-_PRESET = "Preset of the project, or a file (.yaml, .toml or .json)"
-_PATH = "File (.yaml, .toml or .json)"
 _HEADING = "#"  # prefix of the keys of headings
 
 
@@ -316,57 +314,13 @@ class TrainTab(AppTab):
 
     def action_load(self) -> None:
         """Fill the form from a preset of a project, or from a file."""
-        from mosaic.ui.tui.train.presets import PresetName, list_presets, read_preset
-
-        backend = self.backend
-
-        def choose(names: list[PresetName]) -> None:
-            known = {name.label: name for name in names}
-
-            def chosen(label: str | None) -> None:
-                if label == _FILE:
-                    self.app.push_screen(Prompt("Load a configuration", {_PATH: ""}), self._load_file)
-                elif label is not None:
-                    words = f"The form holds what {label} says."
-                    self.shell.aside(
-                        lambda: read_preset(backend, known[label]),
-                        lambda draft: self._load(draft, forget=False, said=words),
-                    )
-
-            self.app.push_screen(Choose("Load a preset", [*known, _FILE]), chosen)
-
-        self.shell.aside(lambda: list_presets(backend), choose)
-
-    def _load_file(self, said: dict[str, str] | None) -> None:
-        from mosaic.ui.tui.train.presets import read_file
-
-        if said and said[_PATH]:
-            path = said[_PATH]
-            self.shell.aside(
-                lambda: read_file(path),
-                lambda draft: self._load(draft, forget=False, said=f"The form holds what {path} says."),
-            )
+        ask_for_settings(self, lambda draft, said: self._load(draft, forget=False, said=said))
 
     def action_save(self) -> None:
         """Save the form as a preset of its project, or as a file."""
-        from mosaic.ui.tui.train.presets import save_settings
-
-        form, backend = self._form, self.backend
-        if form is None:
-            return
-        draft = deepcopy(form.draft)
-
-        def done(words: str) -> None:
-            form.touched = False
-            self.shell.say(words, "done")
-
-        def save(said: dict[str, str] | None) -> None:
-            if said and said[_PRESET]:
-                self.shell.aside(lambda: save_settings(backend, draft, said[_PRESET]), done)
-
-        self.app.push_screen(
-            Prompt("Save the settings", {_PRESET: "" if draft.further.get("project") else "run.yaml"}), save
-        )
+        form = self._form
+        if form is not None:
+            ask_to_save(self, deepcopy(form.draft), lambda: setattr(form, "touched", False))
 
     # The log
 

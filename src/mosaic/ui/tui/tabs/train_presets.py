@@ -1,0 +1,62 @@
+"""Dialogs of the Train tab that load and save settings: presets of projects, and configuration files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mosaic.ui.tui.tabs.base import AppTab
+from mosaic.ui.tui.widgets.dialogs import Choose, Prompt
+
+if TYPE_CHECKING:
+    from mosaic.ui.tui.train.presets import PresetName
+    from mosaic.ui.web.data.draft import Draft
+
+_FILE = "a file …"
+_PRESET = "Preset of the project, or a file (.yaml, .toml or .json)"
+_PATH = "File (.yaml, .toml or .json)"
+
+
+def ask_for_settings(tab: AppTab, load: Callable[[Draft, str], None]) -> None:
+    """Ask for a preset or a file, read it in a thread, and call `load` with its draft and a message."""
+    from mosaic.ui.tui.train.presets import list_presets, read_file, read_preset
+
+    backend = tab.backend
+
+    def read(work: Callable[[], Draft], name: str) -> None:
+        tab.shell.aside(work, lambda draft: load(draft, f"The form holds what {name} says."))
+
+    def from_file(said: dict[str, str] | None) -> None:
+        if said and said[_PATH]:
+            read(lambda: read_file(said[_PATH]), said[_PATH])
+
+    def choose(names: list[PresetName]) -> None:
+        known = {name.label: name for name in names}
+
+        def chosen(label: str | None) -> None:
+            if label == _FILE:
+                tab.app.push_screen(Prompt("Load a configuration", {_PATH: ""}), from_file)
+            elif label is not None:
+                read(lambda: read_preset(backend, known[label]), label)
+
+        tab.app.push_screen(Choose("Load a preset", [*known, _FILE]), chosen)
+
+    tab.shell.aside(lambda: list_presets(backend), choose)
+
+
+def ask_to_save(tab: AppTab, draft: Draft, done: Callable[[], None]) -> None:
+    """Ask for a name, save the draft under it in a thread, and call `done` when it is saved."""
+    from mosaic.ui.tui.train.presets import save_settings
+
+    backend = tab.backend
+
+    def tell(words: str) -> None:
+        done()
+        tab.shell.say(words, "done")
+
+    def save(said: dict[str, str] | None) -> None:
+        if said and said[_PRESET]:
+            tab.shell.aside(lambda: save_settings(backend, draft, said[_PRESET]), tell)
+
+    first = "" if draft.further.get("project") else "run.yaml"
+    tab.app.push_screen(Prompt("Save the settings", {_PRESET: first}), save)
