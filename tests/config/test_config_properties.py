@@ -107,6 +107,7 @@ def documents(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any
             "evaluation": section(
                 every_steps=steps, episodes=st.integers(1, 99), opponents=st.lists(texts, max_size=2)
             ),
+            "export": section(at_end=st.booleans(), on_best=st.booleans()),
             "telemetry": section(
                 report_every_s=st.floats(0.01, 60), mirrors=st.lists(texts, max_size=2), frames=st.booleans()
             ),

@@ -1,4 +1,4 @@
-"""Settings of exports: which policies, how files are written, and how they are compared."""
+"""Settings of exports: when, which policies, how files are written, and how they are compared."""
 
 from __future__ import annotations
 
@@ -41,6 +41,30 @@ class ExportOptions(Section):
         if self.target == "torchscript" and (self.opset is not None or self.ir_version is not None):
             raise ValueError("'opset' and 'ir_version' belong to ONNX: leave them out with the target torchscript")
         return self
+
+
+class ExportConfig(ExportOptions):
+    """Exports of a run while it trains: into `exports` of its folder, each file compared with its policy."""
+
+    at_end: bool = Field(False, description="Export all policies when training ends, from the last checkpoint.")
+    on_best: bool = Field(False, description="Export all policies whenever a checkpoint is the best so far.")
+
+    @property
+    def wanted(self) -> bool:
+        return self.at_end or self.on_best
+
+    @model_validator(mode="after")
+    def _options_need_an_export(self) -> Self:
+        given = [name for name in ExportOptions.model_fields if getattr(self, name) != _default(name)]
+        if given and not self.wanted:
+            raise ValueError(
+                f"'{given[0]}' has no effect without an export: set export.at_end or export.on_best, or leave it out"
+            )
+        return self
+
+
+def _default(name: str) -> object:
+    return ExportOptions.model_fields[name].default
 
 
 class ExportRequest(ExportOptions):

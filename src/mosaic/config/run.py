@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
+from mosaic.config.export import ExportConfig
 from mosaic.config.field_types import Reference
 from mosaic.config.sections import (
     AgentRules,
@@ -99,6 +100,9 @@ class RunConfig(Section):
     )
     evaluation: EvaluationConfig = Field(
         default_factory=EvaluationConfig, description="Evaluation of policies during training."
+    )
+    export: ExportConfig = Field(
+        default_factory=ExportConfig, description="Files of policies, for other programs, written during training."
     )
     telemetry: TelemetryConfig = Field(
         default_factory=TelemetryConfig, description="What the run reports, and how often."

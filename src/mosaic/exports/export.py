@@ -10,12 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from mosaic.config.export import ExportOptions
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError, unknown
 from mosaic.core.files import temporary_path, write_atomic, write_new
 from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
 from mosaic.exports.foreign import checkpoint_at, is_path
-from mosaic.exports.formats import SUFFIXES, check_versions
+from mosaic.exports.formats import SUFFIXES, check_versions, versions_for
 from mosaic.exports.parity import Parity
 from mosaic.exports.progress import ExportProgress, ProgressReport, Step, ignore_progress
 from mosaic.exports.tracing import OBSERVATIONS, ExportSettings, TracedPolicy, trace_policy
@@ -138,6 +139,12 @@ def check_target(target: Path, settings: ExportSettings, *, overwrite: bool) -> 
     there = _existing(target)
     if there and not overwrite:
         raise InputError(f"{there[0]} exists. Name another place, or replace it with --overwrite.")
+
+
+def settings_of(options: ExportOptions) -> ExportSettings:
+    """Return the options as the exporter takes them."""
+    versions = versions_for(options.opset, options.ir_version)
+    return ExportSettings(options.target, versions, options.tolerance, options.observations)
 
 
 def check_settings(settings: ExportSettings) -> None:

@@ -25,6 +25,7 @@ CHANGEABLE = (
     "resources",
     "checkpoint",
     "evaluation",
+    "export",
     "telemetry",
     "name",
     "tags",

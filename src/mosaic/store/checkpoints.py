@@ -6,9 +6,11 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 from typing import Literal, TypeAlias, overload
 
 from mosaic.core.errors import InputError
@@ -41,6 +43,7 @@ __all__ = [
     "Provenance",
     "Retention",
     "find_checkpoint",
+    "holding",
     "list_checkpoints",
     "write_checkpoint",
 ]
@@ -50,6 +53,8 @@ Which: TypeAlias = Literal["latest", "best"] | int
 # A checkpoint that is being replaced is called .old-STEP until the new one is in its place.
 _NAME = re.compile(r"(?P<old>\.old-)?(?P<steps>0|[1-9][0-9]*)")
 _THIS_PROCESS = secrets.token_hex(4)
+_held: set[Path] = set()  # by threads of this process, the one that writes and removes
+_removing = Lock()
 
 
 def best_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
@@ -112,9 +117,33 @@ def write_checkpoint(
         if isinstance(error, OSError | StorageError | DamagedError):
             raise StorageError(_not_written(folder, contents.env_steps, error)) from error
         raise
-    for old in retention.dispensable(list_checkpoints(folder), read_checkpoint(path)):
-        _remove(old.path)
+    _prune(folder, retention, read_checkpoint(path))
     return path
+
+
+@contextmanager
+def holding(folder: RunFolder, checkpoint: Checkpoint, retention: Retention) -> Iterator[bool]:
+    """Keep a checkpoint while another thread of this process writes new ones; yield whether it is still there.
+
+    What is not to be kept is removed afterwards.
+    """
+    with _removing:
+        _held.add(checkpoint.path)
+    try:
+        yield checkpoint.path.exists()
+    finally:
+        with _removing:
+            _held.discard(checkpoint.path)
+        newest = newest_first(list_checkpoints(folder))
+        if newest:
+            _prune(folder, retention, newest[0])
+
+
+def _prune(folder: RunFolder, retention: Retention, written: Checkpoint) -> None:
+    with _removing:
+        for old in retention.dispensable(list_checkpoints(folder), written):
+            if old.path not in _held:
+                _remove(old.path)
 
 
 def list_checkpoints(folder: RunFolder) -> list[Checkpoint]:

@@ -14,7 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -117,13 +117,25 @@ def _run(folder_path: Path, attempt: int, progress: ProgressReporter) -> int:
         )
         progress("patience", patience_s=patience_s)
         progress("started")
-        with mirrored(folder.path, config.telemetry.mirrors, writer):
+        with mirrored(folder.path, config.telemetry.mirrors, writer), _exporting(context, writer):
             _train(worker, context, writer, progress)
     if inbox.stop_asked():
         progress("stopped", reason=inbox.stop_asked())
         return STOPPED
     progress("finished")
     return FINISHED
+
+
+def _exporting(context: WorkerContext, writer: EventWriter) -> AbstractContextManager[None]:
+    """Export as the run's configuration asks; most runs do not, and import nothing for it."""
+    config = context.config
+    if not config.export.wanted:
+        return nullcontext()
+    from mosaic.exports.during_training import exporting
+    from mosaic.store.checkpoints import Retention
+
+    retention = Retention(config.checkpoint.keep_last, config.checkpoint.keep_best)
+    return exporting(context.folder, config.export, retention, writer, context.inbox.wait_for_stop)
 
 
 def alert(writer: EventWriter, message: str) -> None:

@@ -20,7 +20,7 @@ from mosaic.core.machine import count_gpus
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import split_reference
 from mosaic.telemetry.sinks.base import sink_factory
-from mosaic.workers.api import ChecksRuns, ResourceName, Worker, WorkerCapabilities
+from mosaic.workers.api import ChecksRuns, ExportsPolicies, ResourceName, Worker, WorkerCapabilities
 
 if TYPE_CHECKING:
     from mosaic.envs.env import EnvSpec
@@ -37,6 +37,8 @@ def check_ahead(worker: Worker, config: RunConfig) -> None:
     if not worker.info.agent_mapping:
         _refuse_mapping(worker.info, config)
     _refuse_unhonoured(worker, config)
+    if config.export.wanted:
+        _check_export(config)
 
 
 def check_resources(worker: Worker, config: RunConfig) -> None:
@@ -77,7 +79,21 @@ def unhonoured_settings(worker: Worker) -> dict[str, str]:
         names = (*INTERVALS, "at_end") if saves else CheckpointConfig.model_fields
         why = "the program decides when it saves" if saves else "it does not save checkpoints"
         refused |= {f"checkpoint.{name}": why for name in names}
+    if not isinstance(worker, ExportsPolicies):
+        refused |= dict.fromkeys(("export.at_end", "export.on_best"), "its policies cannot be exported")
     return refused
+
+
+def _check_export(config: RunConfig) -> None:
+    """Raise InputError for exports that would all fail: packages that are missing, versions that do not exist."""
+    from mosaic.exports.export import check_settings, settings_of
+
+    check_settings(settings_of(config.export))
+    if config.export.at_end and not config.checkpoint.at_end:
+        raise InputError(
+            "export.at_end=true exports the checkpoint of the end, and checkpoint.at_end is false. "
+            "Set checkpoint.at_end to true, or leave export.at_end out."
+        )
 
 
 def _refuse_unhonoured(worker: Worker, config: RunConfig) -> None:
@@ -124,6 +140,8 @@ def check_in_env(worker: Worker, config: RunConfig, spec: EnvSpec) -> None:
 
     if worker.info.agent_mapping and not isinstance(worker, ChecksRuns):
         check_played(read_mapping(config, spec).every_played, spec)
+    if config.export.wanted and config.export.target == "godot":
+        _check_plug_in(config, spec)
     opponents = config.evaluation.opponents
     if opponents and len(spec.possible_agents) == 1:
         raise InputError(f"evaluation.opponents: {spec.env_id} has one agent, and no opponent. Leave it out.")
@@ -131,6 +149,15 @@ def check_in_env(worker: Worker, config: RunConfig, spec: EnvSpec) -> None:
         if split_reference(reference)[0] == "human":
             raise InputError("evaluation.opponents: a person cannot play while a policy trains. Name another policy.")
     check_players(opponents, spec)
+
+
+def _check_plug_in(config: RunConfig, spec: EnvSpec) -> None:
+    from mosaic.exports.godot import check_plug_in
+    from mosaic.learners.agent_roles import read_mapping
+
+    for agent in read_mapping(config, spec).learners:
+        spaces = spec.observation_spaces[agent], spec.action_spaces[agent]
+        check_plug_in(f"export.target=godot: a policy of {spec.env_id}", *spaces, masked=False, memory=0)
 
 
 def _path(name: ResourceName) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mosaic.config.export import ExportOptions, ExportRequest
+from mosaic.config.export import ExportRequest
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.exports.export import (
     MAPPING,
@@ -17,22 +17,16 @@ from mosaic.exports.export import (
     check_target,
     export_to,
     report_of,
+    settings_of,
 )
 from mosaic.exports.foreign import checkpoint_at, find_named, is_path
-from mosaic.exports.formats import SUFFIXES, versions_for
+from mosaic.exports.formats import SUFFIXES
 from mosaic.exports.parity import Parity
 from mosaic.exports.progress import ProgressReport
-from mosaic.exports.tracing import ExportSettings
 from mosaic.runs.exporting.record import FILES, ComparedFile, ExportResult, WrittenFile
 from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.store import Store
-
-
-def settings_of(options: ExportOptions) -> ExportSettings:
-    """Return the settings as the exporter takes them."""
-    versions = versions_for(options.opset, options.ir_version)
-    return ExportSettings(options.target, versions, options.tolerance, options.observations)
 
 
 @contextmanager

@@ -90,11 +90,18 @@ class MetricEvent(TypedDict, total=False):
     # kind "curriculum": the stage that begins; counted from 1, as `curriculum_stage` of iterations
     stage: int
     curriculum_stage: int
-    # kinds "alert", "equipped", "stage", "compiling", "curriculum": what is wrong, what trains, what the start
-    # is doing, which options change
+    # kinds "alert", "equipped", "stage", "compiling", "curriculum", "exported": what is wrong, what trains, what the
+    # start is doing, which options change, which files were written
     message: str
     # kinds "checkpoint", once for a step, and "checkpoint_exists": it was asked for or saved again
     path: str
+    # kind "exported": `path` is the folder of the files, and the comparison is that of the worst of them
+    moment: str  # "best" or "end"
+    checkpoint: int  # its env steps
+    export_id: str
+    files: int
+    max_abs_diff: float | None
+    action_agreement: float
     # kind "evaluation": its means are of all agents that learn; in runs of earlier versions of the first agent alone,
     # without `agents`, `policies`, `against` and `snapshots`
     episodes: int

@@ -6,6 +6,7 @@ Every setting is listed here, so that a new one has to be classified before the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,12 @@ BY_MOSAIC: dict[str, str] = {
     "training.params": "read by the worker's options, which refuse unknown names (proof: options)",
     "resources.max_wall_s": "the supervisor stops the run",
     "resources.max_memory_mb": "the supervisor stops the run",
+    "export.on_best": "the host of the worker exports each best checkpoint, as the last one for export.at_end",
+    "export.target": "used by the export",
+    "export.opset": "used by the export",
+    "export.ir_version": "used by the export",
+    "export.tolerance": "used by the export",
+    "export.observations": "used by the export",
     "telemetry.mirrors": "the host of the worker copies each event; unknown ones are refused at submission",
     "telemetry.frames": "the context of the worker asks for no pictures",
 }
@@ -75,10 +82,12 @@ TRIED: dict[str, object] = {
     "evaluation.every_steps": 1000,
     "evaluation.episodes": 2,
     "evaluation.opponents": (CONSTANT,),
+    "export.at_end": True,
 }
 
 _REFUSED: dict[str, object] = {
     **TRIED,
+    "export.on_best": True,
     "telemetry.report_every_s": 0.5,
     "agents": {"b": CONSTANT},
     "policies_to_train": ["learner"],
@@ -144,9 +153,14 @@ def _check_run(setup: ContractSetup, config: RunConfig, refused: Mapping[str, st
     steps = config.training.total_timesteps or 4000
     values = TRIED | {"checkpoint.every_steps": max(1, steps // 8), "evaluation.every_steps": max(1, steps // 2)}
     values["checkpoint.folder"] = str(setup.home / "elsewhere")
-    names = ("environment.options", *(name for name in TRIED if name.startswith(("checkpoint.", "evaluation."))))
+    names = (
+        "environment.options",
+        *(name for name in TRIED if name.startswith(("checkpoint.", "evaluation.", "export."))),
+    )
     values["environment.options"] = {"agents": _agents(setup), "steps": 3}
     unasked = {"checkpoint.at_end", *_ALONE, *refused, *(("evaluation.opponents",) if _agents(setup) == 1 else ())}
+    if any(find_spec(package) is None for package in ("torch", "onnx", "onnxruntime")):
+        unasked.add("export.at_end")  # refused for every worker
     asked = {name: values[name] for name in names if name not in unasked}
     with setup.rehearse(setup.changed(config, _nested(asked))) as rehearsal:
         rehearsal.finish("settings")
@@ -289,6 +303,14 @@ def _see_evaluated(field: str) -> Callable[[_Ask], str]:
     return see
 
 
+def _see_export(ask: _Ask) -> str:
+    written = [event for event in ask.events("exported") if event.get("moment") == "end"]
+    if not written or not Path(written[0]["path"], "policies.json").is_file():
+        alerts = [str(event.get("message")) for event in ask.events("alert")]
+        raise ask.broken(ask.name, f"files of the policies were asked for, and none written. {' '.join(alerts)}")
+    return f"{written[0]['files']} files, each compared with its policy"
+
+
 _SEEN: dict[str, Callable[[_Ask], str]] = {
     "environment.options": _see_lengths,
     "checkpoint.every_steps": _see_saves,
@@ -298,6 +320,7 @@ _SEEN: dict[str, Callable[[_Ask], str]] = {
     "evaluation.every_steps": _see_evaluations,
     "evaluation.episodes": _see_evaluated("episodes"),
     "evaluation.opponents": _see_evaluated("opponent"),
+    "export.at_end": _see_export,
 }
 
 

@@ -224,7 +224,7 @@ def _follow_in_lines(run: BackendRun, view: TrainingView, shown: bool) -> None:
     for event in run.events():
         view.add(event)
         kind = event.get("kind")
-        if shown and kind in ("equipped", "alert", "curriculum"):
+        if shown and kind in ("equipped", "alert", "curriculum", "exported"):
             note(str(event["message"]))
         elif shown and kind == "stage":
             note(f"{view.run_id}: {event['message']} …")

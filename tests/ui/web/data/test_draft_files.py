@@ -40,6 +40,7 @@ FULL = {
     "resources": {"num_env_runners": 2, "max_wall_s": 60.0},
     "checkpoint": {"every_steps": 100, "keep_best": 0},
     "evaluation": {"every_steps": 1000, "opponents": ["random", "minimax:depth=2"]},
+    "export": {"at_end": True, "target": "godot"},
     "telemetry": {"report_every_s": 0.5},
 }
 FORMATS = [".yaml", ".toml", ".json"]

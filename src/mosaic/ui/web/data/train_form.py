@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel
 
+from mosaic.config.export import ExportConfig
 from mosaic.config.sections import (
     CheckpointConfig,
     EnvironmentConfig,
@@ -40,6 +41,7 @@ SECTIONS: Mapping[str, FormSection] = {
     "training": FormSection("Limits", TrainingConfig, ("episodes", "stop_reward", "init", "preset")),
     "checkpoint": FormSection("Checkpoints", CheckpointConfig),
     "evaluation": FormSection("Evaluation", EvaluationConfig),
+    "export": FormSection("Exports", ExportConfig),
     "telemetry": FormSection("Telemetry", TelemetryConfig),
 }
 
