@@ -26,7 +26,7 @@ _ANY = "*"  # the policy of agents without a rule
 LEARN = "learn:"  # prefix of a policy that learns; anything else is a reference
 _STEPS = {"tabular": 3_000_000}  # takes seconds for a table
 _OTHERS_STEPS = 1_000_000
-_SECTIONS = ("environment", "training", "resources", "checkpoint", "evaluation", "telemetry")
+_SECTIONS = ("environment", "training", "resources", "checkpoint", "evaluation", "export", "telemetry")
 
 _WITHOUT_FIELD = {"run_id", "project", "policies_to_train"}
 _OUTSIDE_SECTIONS = {"environment": {"family", "env_id"}, "training": {"worker", "algorithm", "params"}}
