@@ -16,7 +16,7 @@ from mosaic.core.errors import FormatError, InputError, UnknownNameError
 ENV = {"environment": {"env_id": "gym/CartPole-v1"}}
 SECTIONS = (
     "version, run_id, name, project, tags, seed, environment, policy_configuration, agents, policies_to_train, "
-    "training, resources, checkpoint, evaluation, telemetry"
+    "training, resources, checkpoint, evaluation, export, telemetry"
 )
 TRAINING = "worker, algorithm, total_timesteps, episodes, stop_reward, init, preset, params, policies"
 FOLDER_RULE = (
