@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LARGEST = 1 << 26  # bytes of a file
-_MOST = 1_000_000  # opcodes
+_MOST = 100_000  # opcodes
 _ARRAYS = ("numpy.core.multiarray", "numpy._core.multiarray")
 _BUFFERS = ("numpy.core.numeric", "numpy._core.numeric")
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
