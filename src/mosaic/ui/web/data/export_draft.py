@@ -67,5 +67,5 @@ class ExportDraft:
 
 
 def _score(row: CheckpointRow) -> str:
-    score = row.rating if row.best_by == "rating" else row.reward
-    return "" if score is None else f", {row.best_by} {score:.4g}"
+    name, score = ("rating", row.rating) if row.best_by == "rating" else ("reward", row.reward)
+    return "" if score is None else f", {name} {score:.4g}"
