@@ -180,6 +180,21 @@ def test_ctrl_c_ends_a_process_that_is_stuck(monkeypatch):
     assert multiprocessing.active_children() == []
 
 
+def test_ctrl_c_before_the_replies_are_awaited_ends_the_processes(monkeypatch):
+    vector = ProcessVector(make_fragile, 2, 2)
+    vector.reset(0)
+    send = process_vector._send
+
+    def send_and_interrupt(member, message):
+        send(member, message)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(process_vector, "_send", send_and_interrupt)
+        vector.step(np.zeros((2, 1), np.float32))
+    assert multiprocessing.active_children() == []
+
+
 def test_bad_input_stays_bad_input():
     with pytest.raises(InputError, match=r"^gym/CartPole-v1 does not take these options \{'wheels': 3\}"):
         ProcessVector(partial(make_env, "gym/CartPole-v1", wheels=3), 2, 2)

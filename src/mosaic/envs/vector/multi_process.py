@@ -72,21 +72,21 @@ class ProcessVector:
 
     def reset(self, seed: int) -> None:
         self.ended_infos.clear()
-        self._ask_all(pickle.dumps(("reset", seed)))
+        self._ask(self._open(), pickle.dumps(("reset", seed)))
 
     def step(self, act: NDArray[np.float32]) -> None:
         self._act[:] = act
         self.ended_infos.clear()
         agents = len(self.shape.agents)
-        for member, infos in zip(self._children, self._ask_all(STEP), strict=True):
+        for member, infos in zip(self._children, self._ask(self._open(), STEP), strict=True):
             for row, numbers in infos or ():
                 self.ended_infos.append(EndedInfo(member.share.start * agents + row, numbers))
 
     def render(self, index: int) -> NDArray[np.uint8] | None:
         for member in self._open():
             if member.share.start <= index < member.share.stop:
-                _send(member, pickle.dumps(("render", index - member.share.start)))
-                picture: NDArray[np.uint8] | None = self._receive(member)
+                picture: NDArray[np.uint8] | None
+                (picture,) = self._ask([member], pickle.dumps(("render", index - member.share.start)))
                 return picture
         raise IndexError(f"There is no env number {index}: the last is {self.shape.envs - 1}.")
 
@@ -94,7 +94,7 @@ class ProcessVector:
         if not self._end.alive:
             return
         try:
-            self._ask_all(pickle.dumps(CLOSE))
+            self._ask(self._open(), pickle.dumps(CLOSE))
         finally:
             self._end()
 
@@ -120,28 +120,25 @@ class ProcessVector:
             raise RuntimeError("This vector env is closed.")
         return self._children
 
-    def _ask_all(self, request: bytes) -> list[Any]:
-        members = self._open()
-        for member in members:
-            _send(member, request)
-        return [self._receive(member) for member in members]
+    def _ask(self, members: Sequence[_Member], request: bytes) -> list[Any]:
+        try:
+            for member in members:
+                _send(member, request)
+            return [self._receive(member) for member in members]
+        except BaseException:  # an error, or Ctrl-C between request and reply: the protocol is out of step
+            self._end()
+            raise
 
     def _receive(self, member: _Member) -> Any:
         try:
             message = member.connection.recv_bytes()
         except (EOFError, ConnectionError):
             member.process.join(_END_WITHIN_S)
-            error = _death(member, self._env_id)
-            self._end()
-            raise error from None
-        except BaseException:  # Ctrl-C between request and reply: the protocol is out of step
-            self._end()
-            raise
+            raise _death(member, self._env_id) from None
         if message == DONE:
             return None
         answer = pickle.loads(message)
         if isinstance(answer, ChildFailure):
-            self._end()
             raise _error(answer)
         return answer
 
