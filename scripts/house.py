@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import os
 import re
 import sys
 import tokenize
@@ -234,7 +235,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--worst", nargs="?", type=int, const=10, default=0, help="places to name for each figure")
     asked = parser.parse_args(arguments)
     figures = measure(asked.package)
-    show(figures, asked.worst)
+    try:
+        show(figures, asked.worst)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, has all it wants; Python flushes once more when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return int(asked.check and not all(figure.met for figure in figures))
 
 
