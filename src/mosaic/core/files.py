@@ -1,10 +1,12 @@
-"""Atomic replacement of files."""
+"""Files and folders that appear whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -54,3 +56,17 @@ def sync_file(path: Path) -> None:
 def sync_folder(path: Path) -> None:
     """Make names created, removed or changed in this folder survive a power cut."""
     sync_file(path)
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """Yield a folder that gets its name if everything in the block succeeded, and is removed if not."""
+    folder = temporary_path(target)
+    try:
+        folder.mkdir(parents=True)
+        yield folder
+        folder.rename(target)
+        sync_folder(target.parent)
+    finally:
+        if folder.exists():
+            shutil.rmtree(folder)

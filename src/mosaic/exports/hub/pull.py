@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mosaic.core.errors import FormatError, InputError
-from mosaic.core.files import sync_folder, temporary_path, write_new
+from mosaic.core.files import new_folder, write_new
 from mosaic.exports.hub.client import HubError, check_repo, connect, explained, hub_tools
 from mosaic.store.bundles.bundle import open_bundle
 from mosaic.store.bundles.manifest import LARGEST_MANIFEST, MANIFEST, BundleManifest, parse_manifest
@@ -67,7 +66,7 @@ def pull(
             raise FormatError(f"'{name}' has {total:,} bytes; a bundle has at most {MOST_BYTES:,}.")
         target.parent.mkdir(parents=True, exist_ok=True)
         _require_space(target.parent, total)
-        with _new_folder(target) as folder:
+        with new_folder(target) as folder:
             done = 0
             for file, entry in manifest.files.items():
                 on_bytes(done, total)
@@ -88,20 +87,6 @@ def fetch_manifest(api: HfApi, repo: str, info: ModelInfo) -> BundleManifest:
     if (sizes[MANIFEST] or 0) > LARGEST_MANIFEST:
         raise FormatError(f"'{repo}': its {MANIFEST} is larger than {LARGEST_MANIFEST >> 20} MiB.")
     return parse_manifest(_read(api, repo, info, MANIFEST, LARGEST_MANIFEST), f"{MANIFEST} of '{repo}'")
-
-
-@contextmanager
-def _new_folder(target: Path) -> Iterator[Path]:
-    """Yield a folder that gets its name if everything in the block succeeded, and is removed if not."""
-    folder = temporary_path(target)
-    try:
-        folder.mkdir()
-        yield folder
-        folder.rename(target)
-        sync_folder(target.parent)
-    finally:
-        if folder.exists():
-            shutil.rmtree(folder)
 
 
 def _require_space(folder: Path, size: int) -> None:

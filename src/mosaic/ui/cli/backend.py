@@ -1,13 +1,17 @@
-"""Local and remote backends for runs and live sessions: this machine's store, or a server."""
+"""Local and remote backends for runs, exports and live sessions: this machine's store, or a server."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from mosaic.config.export import ExportRequest
+    from mosaic.runs.exporting.record import ExportRow
     from mosaic.runs.run import Run
     from mosaic.runs.trainer import Trainer
     from mosaic.store.live_sessions import LiveSession
@@ -178,3 +182,53 @@ def open_backend(server: str | None) -> Iterator[Backend]:
 
     with Client(server) as client:
         yield client
+
+
+class BackendExports(Protocol):
+    """Exports; `ExportJobs` and `RemoteExports` have these verbs."""
+
+    def start(self, request: ExportRequest) -> ExportRow: ...
+
+    def rows(self, run: str | None = None) -> list[ExportRow]: ...
+
+    def row(self, reference: str) -> ExportRow: ...
+
+    def follow(self, reference: str) -> Iterator[ExportRow]: ...
+
+    def cancel(self, reference: str) -> ExportRow: ...
+
+    def delete(self, reference: str) -> str: ...
+
+    def log(
+        self, reference: str, after: int | None = None, size: int = 65_536, stream: Stream = "stdout"
+    ) -> LogPart: ...
+
+    def download(self, reference: str, name: str, to: Path) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BackendExport:
+    """An export, whose log is printed like that of a run."""
+
+    exports: BackendExports
+    id: str
+
+    def show(self) -> ExportRow:
+        return self.exports.row(self.id)
+
+    def log(self, after: int | None = None, size: int = 65_536, stream: Stream = "stdout") -> LogPart:
+        return self.exports.log(self.id, after, size, stream)
+
+
+@contextmanager
+def open_exports(server: str | None) -> Iterator[BackendExports]:
+    if server is None:
+        from mosaic.runs.exporting.jobs import ExportJobs
+
+        yield ExportJobs()
+        return
+    from mosaic.server.client.client import Client
+    from mosaic.server.client.exports import RemoteExports
+
+    with Client(server) as client:
+        yield RemoteExports(client)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.errors import FormatError, InputError, MosaicError
+from mosaic.core.files import new_folder
 from mosaic.core.interrupts import ctrl_c_deferred, ctrl_c_kept
 from mosaic.store.state import State
 from mosaic.ui.cli.output import err, note, out, print_json, print_table
 
 if TYPE_CHECKING:
     from mosaic.config.export import ExportRequest
-    from mosaic.runs.exporting.jobs import ExportJobs
     from mosaic.runs.exporting.record import ExportRow
+    from mosaic.ui.cli.backend import BackendExports
 
 _COLUMNS = ("policy", "file", "largest difference", "equal actions", "recorded + random")
 
 
-def export_here(jobs: ExportJobs, request: ExportRequest, json: bool) -> None:
+def export_here(jobs: BackendExports, request: ExportRequest, json: bool) -> None:
     """Start an export and follow it to its end; Ctrl-C cancels it."""
     started: list[ExportRow] = []
     try:
@@ -42,7 +45,7 @@ def export_here(jobs: ExportJobs, request: ExportRequest, json: bool) -> None:
         show_files("Exported and compared", row)
 
 
-def follow(jobs: ExportJobs, export_id: str, *, shown: bool) -> ExportRow:
+def follow(jobs: BackendExports, export_id: str, *, shown: bool) -> ExportRow:
     """Show progress on stderr until the export has ended; without a terminal, a line for each step."""
     if shown and err.is_terminal:
         columns = (SpinnerColumn(), BarColumn(), TextColumn("{task.description}"))
@@ -72,6 +75,23 @@ def refuse_failure(row: ExportRow) -> None:
         raise InputError(row.reason)
     lost = f"The export {row.export_id} is lost: " if row.state is State.LOST else ""
     raise MosaicError(f"{lost}{row.reason or 'see its log'} (mosaic exports log {row.export_id})")
+
+
+def download_files(jobs: BackendExports, row: ExportRow, folder: Path) -> list[Path]:
+    """Copy the files of an export into a new folder, all or none; return their places."""
+    if row.state is not State.FINISHED:
+        raise InputError(f"The export {row.export_id} is {row.state}: it has no files.")
+    target = folder.expanduser().absolute()
+    if target.exists() or target.is_symlink():
+        raise InputError(f"{target} exists. Name a new folder with --out.")
+    with new_folder(target) as made:
+        for each in row.written:
+            if Path(each.name).name != each.name:
+                raise FormatError(f"'{each.name}' is not the name of a file.")
+            jobs.download(row.export_id, each.name, made / each.name)
+            if sha256((made / each.name).read_bytes()).hexdigest() != each.sha256:
+                raise FormatError(f"'{each.name}' is not the file that was compared: its hash differs.")
+    return [target / each.name for each in row.written]
 
 
 def say_detached(row: ExportRow, json: bool) -> None:

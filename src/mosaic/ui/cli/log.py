@@ -1,4 +1,4 @@
-"""Log output of a run's worker, printed and followed, on this machine or from a server."""
+"""Log output of a run's worker or of an export, printed and followed, on this machine or from a server."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from mosaic.store.logs import Stream
 from mosaic.store.state import ENDED
-from mosaic.ui.cli.backend import BackendRun
+from mosaic.ui.cli.backend import BackendExport, BackendRun
 
 _BYTES = 500_000  # per request
 _LOOK_EVERY_S = 0.5
 
 
-def print_log(run: BackendRun, streams: Sequence[Stream], tail: int | None, *, follow: bool) -> None:
-    """Print each stream; with `follow`, also what is written later, until the run has ended."""
+def print_log(run: BackendRun | BackendExport, streams: Sequence[Stream], tail: int | None, *, follow: bool) -> None:
+    """Print each stream; with `follow`, also what is written later, until the run or export has ended."""
     positions = {stream: 0 if tail is None else _print_tail(run, stream, tail) for stream in streams}
     while True:
         ended = not follow or run.show().state in ENDED  # read first, so that all output before the end is printed
@@ -27,7 +27,7 @@ def print_log(run: BackendRun, streams: Sequence[Stream], tail: int | None, *, f
         threading.Event().wait(_LOOK_EVERY_S)
 
 
-def _print_from(run: BackendRun, stream: Stream, position: int) -> int:
+def _print_from(run: BackendRun | BackendExport, stream: Stream, position: int) -> int:
     """Print the log from this position on; return the position after it."""
     while True:
         part = run.log(position, _BYTES, stream)
@@ -37,7 +37,7 @@ def _print_from(run: BackendRun, stream: Stream, position: int) -> int:
         position = part.end
 
 
-def _print_tail(run: BackendRun, stream: Stream, lines: int) -> int:
+def _print_tail(run: BackendRun | BackendExport, stream: Stream, lines: int) -> int:
     """Print the last lines, read from the end backwards; return the position after them."""
     part = run.log(None, _BYTES, stream)
     text, start, end = part.text, part.start, part.end

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption
+from mosaic.ui.cli.options import JsonOption, ServerOption
 
 app = typer.Typer(help="List exports and act on them.", invoke_without_command=True, rich_markup_mode=None)
 
@@ -18,19 +19,21 @@ ExportArgument: TypeAlias = Annotated[
 @app.callback()
 def _default(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        list_(run=None, json=False)
+        list_(run=None, server=None, json=False)
 
 
 @app.command(name="list")
 def list_(
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="List only exports of this run.")] = None,
+    server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
     """List exports, the newest first."""
-    from mosaic.runs.exporting.jobs import ExportJobs
+    from mosaic.ui.cli.backend import open_exports
     from mosaic.ui.cli.output import note, print_json, print_table
 
-    rows = ExportJobs().rows(run)
+    with open_exports(server) as exports:
+        rows = exports.rows(run)
     if json:
         print_json([row.model_dump(mode="json") for row in rows])
         return
@@ -46,19 +49,21 @@ def list_(
         for row in rows
     ]
     columns = ["export", "state", "run", "env steps", "target", "written to"]
-    print_table(f"{len(cells)} exports", columns, cells, ["env steps"], whole=1)
+    title = f"{len(cells)} export{'' if len(cells) == 1 else 's'}"
+    print_table(title, columns, cells, ["env steps"], whole=1)
     if not cells:
         note("Start one: mosaic export RUN --out PATH")
 
 
 @app.command()
-def show(export: ExportArgument, json: JsonOption = False) -> None:
+def show(export: ExportArgument, server: ServerOption = None, json: JsonOption = False) -> None:
     """Show an export: state, progress, and the comparison of each file with its policy."""
-    from mosaic.runs.exporting.jobs import ExportJobs
+    from mosaic.ui.cli.backend import open_exports
     from mosaic.ui.cli.export_view import moment, show_files
     from mosaic.ui.cli.output import out, print_json
 
-    row = ExportJobs().row(export)
+    with open_exports(server) as exports:
+        row = exports.row(export)
     if json:
         print_json(row.model_dump(mode="json"))
         return
@@ -74,23 +79,28 @@ def show(export: ExportArgument, json: JsonOption = False) -> None:
 
 
 @app.command()
-def log(export: ExportArgument) -> None:
+def log(
+    export: ExportArgument,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep printing new lines until it has ended.")] = False,
+    server: ServerOption = None,
+) -> None:
     """Print what an export wrote to stdout, then to stderr."""
-    from mosaic.runs.exporting.jobs import ExportJobs
     from mosaic.store.logs import STREAMS
+    from mosaic.ui.cli.backend import BackendExport, open_exports
+    from mosaic.ui.cli.log import print_log
 
-    jobs = ExportJobs()
-    for stream in STREAMS:
-        print(jobs.log(export, size=1_000_000, stream=stream).text, end="")
+    with open_exports(server) as exports:
+        print_log(BackendExport(exports, exports.row(export).export_id), STREAMS, None, follow=follow)
 
 
 @app.command()
-def cancel(export: ExportArgument, json: JsonOption = False) -> None:
+def cancel(export: ExportArgument, server: ServerOption = None, json: JsonOption = False) -> None:
     """Cancel an export; no file is written. One that has ended stays as it is."""
-    from mosaic.runs.exporting.jobs import ExportJobs
+    from mosaic.ui.cli.backend import open_exports
     from mosaic.ui.cli.output import out, print_json
 
-    row = ExportJobs().cancel(export)
+    with open_exports(server) as exports:
+        row = exports.cancel(export)
     if json:
         print_json({"export_id": row.export_id, "state": str(row.state)})
     else:
@@ -98,12 +108,38 @@ def cancel(export: ExportArgument, json: JsonOption = False) -> None:
 
 
 @app.command()
-def delete(export: ExportArgument, json: JsonOption = False) -> None:
-    """Delete an export from the history. Files that it wrote to another place stay there."""
-    from mosaic.runs.exporting.jobs import ExportJobs
+def download(
+    export: ExportArgument,
+    to: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help="A new folder.", show_default="its id, in this folder"),
+    ] = None,
+    server: ServerOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Copy the files of an export into a new folder; files that changed since their comparison are refused."""
+    from mosaic.ui.cli.backend import open_exports
+    from mosaic.ui.cli.export_view import download_files
     from mosaic.ui.cli.output import out, print_json
 
-    deleted = ExportJobs().delete(export)
+    with open_exports(server) as exports:
+        row = exports.row(export)
+        paths = download_files(exports, row, to or Path(row.export_id))
+    if json:
+        print_json({"export_id": row.export_id, "files": [str(path) for path in paths]})
+        return
+    for path in paths:
+        out.print(str(path), soft_wrap=True, markup=False)
+
+
+@app.command()
+def delete(export: ExportArgument, server: ServerOption = None, json: JsonOption = False) -> None:
+    """Delete an export from the history. Files that it wrote to another place stay there."""
+    from mosaic.ui.cli.backend import open_exports
+    from mosaic.ui.cli.output import out, print_json
+
+    with open_exports(server) as exports:
+        deleted = exports.delete(export)
     if json:
         print_json({"export_id": deleted, "deleted": True})
     else:
