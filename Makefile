@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 MARKS  ?= not slow or chosen
 # One more than there are cores: while a test waits for a process, another runs.
 WORKERS ?= $(shell expr $$(nproc) + 1)
-BENCHMARKS ?= runner inference runs tabular ppo dqn fastlane web rllib godot sb3
+BENCHMARKS ?= runner inference runs tabular ppo dqn fastlane web tui rllib godot sb3
 
 # The tests start hundreds of Python processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
