@@ -32,6 +32,11 @@ SLOW_FIXTURES = {"chromium", "ray"}
 SLOW_PLACES = [
     "envs/test_contract_catalog.py",
     "envs/vector/test_multi_process.py",
+    "exports/hub/test_bundles.py",
+    "exports/test_export.py",
+    "exports/test_exports_of_a_server.py",
+    "exports/test_foreign_export.py",
+    "exports/test_jobs.py",
     "learners/dqn/test_torch_engine.py",
     "learners/engines/test_torch.py",
     "learners/engines/test_torch_tasks.py",

@@ -12,6 +12,7 @@ GROUPS = {
     "rllib": ["workers/rllib"],
     "ray": ["runs/test_search_ray.py", "runtimes/ray"],  # a Ray of their own: two processes have work
     "browser": ["ui/web"],
+    "exports": ["exports"],
     "kill": ["runs/test_kill.py"],
     "compiled": ["envs/compiled"],  # numba would compile the same functions in every process
     "tabular": ["learners/tabular"],
