@@ -87,9 +87,10 @@ def has_illegal_actions(config: EnvironmentConfig) -> bool:
     if envs is not None and key in envs.masked:
         return envs.masked[key]
     with closing(make_env(config)) as env:
-        masked = bool(env.reset(0).action_masks)
+        masked, spec = bool(env.reset(0).action_masks), env.spec
     if envs is not None:
         envs.masked[key] = masked
+        envs.specs.setdefault(key, spec)
     return masked
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,8 +14,8 @@ from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.shared_env import env_spec, has_illegal_actions, sharing_envs
 from mosaic.learners.agent_roles import read_agent_roles
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.policies.registry import load_policy
@@ -99,8 +99,8 @@ def prepare(context: WorkerContext, start_ray: StartRay) -> RllibSetup:
     """Decide everything that is needed before RLlib is built, and start Ray."""
     config, options = context.config, context.options
     assert isinstance(options, RllibOptions)
-    with closing(make_env(config.environment)) as env:
-        spec, masked = env.spec, bool(env.reset(0).action_masks)
+    with sharing_envs():
+        masked, spec = has_illegal_actions(config.environment), env_spec(config.environment)
     roles = read_agent_roles(config, spec, honours_batches=True)
     for agent, references in roles.every_played.items():
         for reference in references:  # otherwise env runners would be started and restarted to find out

@@ -113,7 +113,7 @@ class RllibWorker:
                 here = own.get(roles.plan.names[policy], options)
                 _check_spaces(algorithm, here, agent, spec, central=roles.plan.central)
         if algorithm in MASKLESS:
-            _check_all_legal(algorithm, config)
+            _check_all_legal(algorithm, config, spec)
         if config.environment.curriculum:
             check_same_masks(config.environment)
         if config.training.init is not None:
@@ -121,18 +121,16 @@ class RllibWorker:
 
     def check_init(self, config: RunConfig, options: BaseModel, spec: EnvSpec, source: InitSource) -> None:
         """Raise InputError if the networks have other shapes than this run's, which are built to find out."""
-        from contextlib import closing
         from pathlib import Path
 
-        from mosaic.envs.catalog import make_env
+        from mosaic.envs.shared_env import has_illegal_actions
         from mosaic.learners.agent_roles import read_agent_roles
         from mosaic.workers.rllib.checkpoint.start_weights import check_start
         from mosaic.workers.rllib.config.resources import Placement
         from mosaic.workers.rllib.config.setup import RllibSetup
 
         assert isinstance(options, RllibOptions)
-        with closing(make_env(config.environment)) as env:
-            masked = bool(env.reset(0).action_masks)
+        masked = has_illegal_actions(config.environment)
         roles, here = read_agent_roles(config, spec, honours_batches=True), Placement(0, 1, 0.0, 0, 1, 0.0, 0)
         check_start(source, RllibSetup(config, options, spec, masked, roles, here, Path()))
 
@@ -240,16 +238,13 @@ def _check_code(config: RunConfig, options: RllibOptions, spec: EnvSpec, roles: 
     configure(RllibSetup(config, options, spec, False, roles, alone, Path("unused")))
 
 
-def _check_all_legal(algorithm: str, config: RunConfig) -> None:
+def _check_all_legal(algorithm: str, config: RunConfig, spec: EnvSpec) -> None:
     """Raise if actions may be illegal, which only an env after its reset can tell."""
-    from contextlib import closing
-
-    from mosaic.envs.catalog import make_env
+    from mosaic.envs.shared_env import has_illegal_actions
     from mosaic.workers.rllib.config.support import no_masks
 
-    with closing(make_env(config.environment)) as env:
-        if env.reset(0).action_masks:
-            raise no_masks(algorithm, env.spec.env_id)
+    if has_illegal_actions(config.environment):
+        raise no_masks(algorithm, spec.env_id)
 
 
 def _check_spaces(algorithm: str, options: RllibOptions, agent: AgentID, spec: EnvSpec, *, central: bool) -> None:

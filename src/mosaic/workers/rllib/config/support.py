@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from typing import Literal, TypeAlias, get_args
 
 from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.core.errors import InputError
-from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
+from mosaic.envs.shared_env import has_illegal_actions
 from mosaic.envs.vector.encoding import row_code
 from mosaic.learners.agent_roles import AgentRoles
 from mosaic.learners.opponents import check_bound
@@ -116,8 +115,7 @@ def check_same_masks(environment: EnvironmentConfig) -> None:
 
 def _is_masked(environment: EnvironmentConfig, stage: int) -> bool:
     try:
-        with closing(make_env(environment.at_stage(stage))) as env:
-            return bool(env.reset(0).action_masks)
+        return has_illegal_actions(environment.at_stage(stage))
     except InputError as error:
         raise type(error)(f"environment.curriculum, stage {stage + 1}: {error}") from error
 
