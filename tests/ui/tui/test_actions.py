@@ -38,6 +38,20 @@ async def test_a_failed_run_is_resumed_and_a_finished_one_with_another_limit():
         assert backend.asked == [("resume", "run-b"), (("resume", "training.total_timesteps=2000000"), "run-a")]
 
 
+async def test_stop_says_what_it_did_in_the_state_of_the_run():
+    backend = FakeBackend()
+    backend.rows_[1] = row("run-b", "queued")
+    app = app_on(backend)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("6")
+        await until(pilot, "queued")
+        await pilot.press("down", "s")
+        await until(pilot, "run-b is taken from the queue")
+        await pilot.press("down", "s")
+        await until(pilot, "run-a has ended already: it is finished")
+        assert backend.asked == [("stop", "run-b")]
+
+
 async def test_a_queued_run_is_started():
     backend = FakeBackend()
     backend.rows_ = [row("run-q", "queued", name="waits")]

@@ -112,7 +112,7 @@ async def test_files_are_written_to_a_folder_and_replace_nothing(tmp_path, monke
     async with app.run_test(size=(140, 42)) as pilot:
         await opened(pilot)
         await pilot.press("w", "enter")
-        await until(pilot, "1 files are in")
+        await until(pilot, "1 file is in")
         assert (tmp_path / "policy_1.onnx").read_bytes() == b"onnx"
         await pilot.press("w", "enter")
         await until(pilot, "policy_1.onnx' exists. Choose another folder")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mosaic.ui.tui.app import TABS, MosaicTui
+from mosaic.ui.tui.keys import OF_TABS
 from mosaic.ui.tui.notices import StatusLine
 from mosaic.ui.tui.widgets.dialogs import Confirm, TooSmall
 from tests.ui.tui.fake_backend import NOW, FakeBackend
@@ -45,7 +46,7 @@ async def test_screen(tab, size, request):
     app = app_on()
     async with app.run_test(size=size) as pilot:
         await pilot.press(tab.DIGIT)
-        await until(pilot, *WORDS[tab.NAME])
+        await until(pilot, *WORDS[tab.NAME], "palette")
         found = text(app)
     file = SCREENS / f"{tab.NAME}-{size[0]}x{size[1]}.txt"
     if not file.exists():
@@ -143,7 +144,7 @@ async def test_stop_concerns_the_selected_run_and_messages_are_kept():
         await until(pilot, "run-c saves and stops")
         assert ("stop", "run-c") in backend.asked
         await pilot.press("m")
-        await until(pilot, "Messages", "Stopping run-c")
+        await until(pilot, "Messages", "run-c saves and stops")
 
 
 async def test_a_lost_source_is_shown_until_it_is_back():
@@ -176,6 +177,19 @@ async def test_help_and_palette_have_every_key_of_the_tab():
         await pilot.press("escape")
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert {"Tab Runs", "Stop", "Zoom in", "Export", "Quit"} <= titles
+        others = {f"{tab.title()}: {key.title}" for tab, keys in OF_TABS.items() if tab != "metrics" for key in keys}
+        assert others <= titles
+
+
+async def test_the_palette_carries_out_an_action_of_another_tab():
+    app = app_on()
+    async with app.run_test(size=(140, 42)) as pilot:
+        await pilot.press("6")
+        await until(pilot, "broken")
+        await pilot.press("ctrl+p", *"home doctor")
+        await until(pilot, "Home: Doctor")
+        await pilot.press("enter")
+        await until(pilot, "without mpi4py")
 
 
 async def test_quitting_ends_the_app():

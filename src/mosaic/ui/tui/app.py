@@ -216,8 +216,13 @@ class MosaicTui(App[None]):
             yield SystemCommand(f"Tab {tab.NAME.title()}", f"Go to {tab.NAME}", partial(self.show_tab, tab.NAME))
         for key in EVERYWHERE:
             yield SystemCommand(key.title, key.help, cast(Callable[[], None], partial(self.run_action, key.action)))
-        for key in OF_TABS.get(self._active, ()):
-            yield SystemCommand(key.title, key.help, cast(Callable[[], None], partial(self._tab_action, key.action)))
+        for tab_name in sorted(OF_TABS, key=lambda name: name != self._active):  # the actions of this tab first
+            for key in OF_TABS[tab_name]:
+                title = key.title if tab_name == self._active else f"{tab_name.title()}: {key.title}"
+                work = partial(self._tab_action, tab_name, key.action)
+                yield SystemCommand(title, key.help, cast(Callable[[], None], work))
 
-    async def _tab_action(self, action: str) -> None:
+    async def _tab_action(self, tab: str, action: str) -> None:
+        """Carry out an action of a tab, after a change to it."""
+        await self.action_tab(tab)
         await self.run_action(action, self.tab)

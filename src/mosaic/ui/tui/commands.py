@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import App
 
+from mosaic.core.errors import InputError
 from mosaic.ui.tui.tabs.base import AppTab
 from mosaic.ui.tui.widgets.dialogs import Prompt
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from mosaic.ui.cli.backend import BackendRun
 
 _SETTING = "Setting"
+_ENDED = ("finished", "stopped", "failed")
+_STOPPED = {"queued": "is taken from the queue", "lost": "has no processes any more"}
 
 
 class RunCommands:
@@ -21,7 +24,16 @@ class RunCommands:
         self._app = app
 
     def stop(self, tab: AppTab) -> None:
-        self._carry_out(tab, lambda run: run.stop(wait=False), "{run} saves and stops.", "Stopping {run} …")
+        """Stop a run; the message says what that means in its state."""
+
+        def end(run: BackendRun) -> str:
+            state = run.show().state
+            if state in _ENDED:
+                raise InputError(f"{run.id} has ended already: it is {state}.")
+            run.stop(wait=False)
+            return f"{run.id} {_STOPPED.get(state, 'saves and stops')}."
+
+        self._carry_out(tab, end, "", "")
 
     def pause(self, tab: AppTab) -> None:
         """Pause a run, or continue one that is paused."""

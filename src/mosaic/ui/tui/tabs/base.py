@@ -13,6 +13,8 @@ from mosaic.ui.tui.notices import Kind
 from mosaic.ui.tui.reader import Reader, Reading
 
 T = TypeVar("T")
+LIVE_STATES = ("starting", "running", "paused", "stopping")
+_COUNT_S = 3.0
 
 
 class Shell(Protocol):
@@ -68,6 +70,14 @@ class AppTab(Vertical):
         reader = Reader(self, read, show, self.fail, every_s=every_s, key=key)
         self._readers.append(cast(Reader[object], reader))
         return reader
+
+    def watch_runs(self) -> None:
+        """Keep the number of live runs in the status line up to date, on a tab that reads no list of runs."""
+
+        def count() -> int:
+            return sum(row.state in LIVE_STATES for row in self.backend.runs.rows())
+
+        self.add_reader(count, lambda number: self.shell.tell_source(number), every_s=_COUNT_S)
 
     def on_reading(self, event: Reading) -> None:
         event.stop()

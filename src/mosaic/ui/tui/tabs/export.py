@@ -51,6 +51,7 @@ class ExportTab(AppTab):
         self._fields = fields_of(ExportOptions)
         self._rows: dict[str, ExportRow] = {}
         self.add_reader(lambda: self.backend.exports.rows()[:_EARLIER], self._show_rows, every_s=1.0)
+        self.watch_runs()
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -262,7 +263,8 @@ class ExportTab(AppTab):
             raise InputError(f"'{folder / taken[0]}' exists. Choose another folder.")
         for each in row.written:
             self.backend.exports.download(row.export_id, each.name, folder / each.name)
-        return f"{len(row.written)} files are in {folder}."
+        number = len(row.written)
+        return f"{number} {'file is' if number == 1 else 'files are'} in {folder}."
 
     def _open_export(self) -> None:
         row = self._selected()

@@ -66,7 +66,7 @@ def report_of(row: ExportRow, *, files: bool = False) -> RenderableType:
     parts: list[RenderableType] = [head]
     if row.state not in ENDED:
         full = round(row.share * _BAR)
-        bar = Text.assemble(("█" * full, _GOOD), ("█" * (_BAR - full), "#2a3543"), f" {row.share:4.0%}  ")
+        bar = Text.assemble(("█" * full, _GOOD), ("░" * (_BAR - full), "#4a5563"), f" {row.share:4.0%}  ")
         parts.append(bar.append(row.progress.text if row.progress else "starting"))
     elif row.state is not State.FINISHED:
         cancelled = row.state is State.STOPPED

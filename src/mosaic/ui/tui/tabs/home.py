@@ -13,8 +13,8 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import DataTable, Static
 
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
-from mosaic.ui.tui.tabs.base import AppTab
-from mosaic.ui.tui.tabs.runs import LIVE_STATES, state_text
+from mosaic.ui.tui.tabs.base import LIVE_STATES, AppTab
+from mosaic.ui.tui.tabs.runs import state_text
 from mosaic.ui.tui.widgets.dialogs import Confirm, Prompt, TextScreen
 from mosaic.ui.tui.widgets.tables import KeyedTable
 
@@ -37,7 +37,7 @@ class HomeTab(AppTab):
         super().__init__()
         self._findings: list[FindingRow] = []
         self.add_reader(lambda: self.backend.projects.rows(), self._show_projects, every_s=3.0)
-        self.add_reader(lambda: self.backend.runs.rows()[:_NEWEST], self._show_runs, every_s=1.0)
+        self.add_reader(self._read_runs, self._show_runs, every_s=1.0)
         self.add_reader(lambda: self.backend.machine.load(), self._show_load, every_s=2.0, key=_rounded)
 
     def compose(self) -> ComposeResult:
@@ -67,10 +67,16 @@ class HomeTab(AppTab):
             cells[row.name] = (name, Text(row.env or "—"), Text(", ".join(row.presets) or "—"))
         self.query_one("#projects", KeyedTable).fill(cells)
 
-    def _show_runs(self, rows: list[RunRow]) -> None:
+    def _read_runs(self) -> tuple[int, list[RunRow]]:
+        """Return how many of all runs are live, and the newest."""
+        rows = self.backend.runs.rows()
+        return sum(row.state in LIVE_STATES for row in rows), rows[:_NEWEST]
+
+    def _show_runs(self, found: tuple[int, list[RunRow]]) -> None:
         from mosaic.ui.web.components.theme import count, number
 
-        self.shell.tell_source(sum(row.state in LIVE_STATES for row in rows))
+        live, rows = found
+        self.shell.tell_source(live)
         self.query_one("#newest", KeyedTable).fill(
             {
                 row.run_id: (
@@ -193,7 +199,7 @@ class HomeTab(AppTab):
 def _bar(percent: float, width: int = 10) -> str:
     full = min(width, max(0, round(percent / 100 * width)))
     colour = "#ef6f6c" if percent > 90 else "#2dbfab"
-    return f"[{colour}]{'█' * full}[/][#2a3543]{'█' * (width - full)}[/]"
+    return f"[{colour}]{'█' * full}[/][#4a5563]{'░' * (width - full)}[/]"
 
 
 def _rounded(load: MachineLoad) -> object:

@@ -51,6 +51,7 @@ class MetricsTab(AppTab):
         self._looking = Lock()  # a picture is not closed while the reader looks at it
         self._charts = self.add_reader(self._read, self._show, every_s=_LIVE_S, key=key_of)
         self._pictures = self.add_reader(self._read_picture, self._show_picture, every_s=_PICTURE_S)
+        self.watch_runs()
 
     def compose(self) -> ComposeResult:
         yield Static("", id="metrics-head")

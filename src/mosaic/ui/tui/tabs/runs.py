@@ -12,7 +12,7 @@ from textual.events import Resize
 from textual.widgets import DataTable, Input, Static
 
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
-from mosaic.ui.tui.tabs.base import AppTab
+from mosaic.ui.tui.tabs.base import LIVE_STATES, AppTab
 from mosaic.ui.tui.widgets.dialogs import Confirm
 from mosaic.ui.tui.widgets.tables import KeyedTable
 
@@ -31,7 +31,6 @@ STATE_COLOURS = {
     "failed": "#ef6f6c",
     "lost": "#ef6f6c",
 }
-LIVE_STATES = ("starting", "running", "paused", "stopping")
 _COLUMNS = ("", "state", "name", "env", "method", "steps", "return", "started")
 
 

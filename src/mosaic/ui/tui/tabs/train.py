@@ -46,6 +46,7 @@ class TrainTab(AppTab):
         self._tail: LogTail | None = None
         self._run: str | None = None
         self._log = self.add_reader(self._read_log, self._show_log, every_s=0.5)
+        self.watch_runs()
 
     def compose(self) -> ComposeResult:
         with Vertical(id="train-form"):
@@ -142,7 +143,8 @@ class TrainTab(AppTab):
             colour = "#ef6f6c" if row.problem else "#d9cf6a" if row.changed else ""
             value = Text(row.value, colour)
             value.truncate(width, overflow="ellipsis")
-            title = Text(f"  {row.title}")
+            sign = "✗" if row.problem else "•" if row.changed else " "
+            title = Text.assemble((f"{sign} ", colour), row.title)
             title.truncate(26, overflow="ellipsis")
             cells[row.key] = (title, value)
         if not self._advanced:
