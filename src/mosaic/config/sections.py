@@ -348,8 +348,8 @@ class TrainingConfig(Section):
     stop_reward: float | None = Field(None, description="Stop at this mean episode reward.")
     init: Reference | None = Field(
         None,
-        description="Policy whose weights training starts from: run:latest@best, checkpoint:PATH, or, including its "
-        "optimizer's state, run:latest,optimizer=true.",
+        description="Policy whose weights training starts from: run:latest@best, checkpoint:PATH, sb3:FILE.zip, "
+        "or, including its optimizer's state, run:latest,optimizer=true.",
     )
     preset: bool = Field(True, description="Take options that params does not set from the tuned preset of the env.")
     params: FreeOptions = Field(

@@ -334,10 +334,14 @@ class Run:
             return
         worker = load_worker(name)
         if not worker.info.resume and not self._has_saved(worker):
-            raise InputError(
-                f"The worker {name} cannot resume from a checkpoint. "
-                f"Start a new run: mosaic train --config {self.folder.config}"
+            saves = getattr(worker, "resumes_what_was_saved", False)
+            why = (
+                f"The run {self.id} has saved no checkpoint, and the worker {name} resumes from those alone that its "
+                "program announces (@CHECKPOINT)."
+                if saves
+                else f"The worker {name} cannot resume from a checkpoint."
             )
+            raise InputError(f"{why} Start a new run: mosaic train --config {self.folder.config}")
         if getattr(worker, "resumes_from_pickles", False):  # else it would start, only to fail
             saved = find_checkpoint(self.folder, missing_ok=True)
             if saved is not None:

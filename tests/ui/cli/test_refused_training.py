@@ -79,7 +79,7 @@ def params(**settings):
         ),
         (
             (*CARTPOLE, "--init", "onnx:net.onnx"),
-            "net.onnx' is neither run:RUN",
+            "net.onnx' is none of run:RUN",
         ),
         (
             (*CARTPOLE, "--init", "run:latest,optimiser=true"),

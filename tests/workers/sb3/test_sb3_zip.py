@@ -19,7 +19,7 @@ from mosaic.core.errors import InputError, TrustError, UnknownNameError
 from mosaic.policies.registry import parse_policy
 from mosaic.workers.sb3.checkpoint.space_text import UnreadableSpaceError, space_from_fields
 from mosaic.workers.sb3.checkpoint.zip_file import read_zip
-from mosaic.workers.sb3.checkpoint.zip_policy import _algorithm
+from mosaic.workers.sb3.checkpoint.zip_policy import zip_algorithm
 from tests.workers.sb3.models import CHOICE, CLASSES, VECTOR, Spaces, action_of, make_model
 
 
@@ -52,8 +52,8 @@ def own(tmp_path: Path) -> tuple[Any, Path]:
 def test_the_algorithm_is_found_in_the_file_or_given(algorithm: str, tmp_path: Path) -> None:
     make_model(algorithm, VECTOR, action_of(algorithm)).save(tmp_path / "model.zip")
     found = read_zip(tmp_path / "model.zip")
-    assert _algorithm(found, None) == algorithm
-    assert _algorithm(found, algorithm) == algorithm
+    assert zip_algorithm(found, None) == algorithm
+    assert zip_algorithm(found, algorithm) == algorithm
 
 
 def test_a_zip_is_evaluated_and_loaded_as_any_policy(cartpole: Path) -> None:

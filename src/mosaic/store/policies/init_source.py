@@ -24,10 +24,17 @@ class InitOptions(Options):
 
 
 class InitFolderOptions(Options):
-    """Options of `training.init` with a checkpoint folder."""
+    """Options of `training.init` with a checkpoint: a folder, or a zip of SB3."""
 
-    path: str = Field(min_length=1, description="Folder of a checkpoint.")
+    path: str = Field(min_length=1, description="Folder of a checkpoint, or zip of SB3.")
     policy: str | None = Field(None, min_length=1, description="One of its policies, for all policies of the run.")
+    optimizer: bool = Field(False, description="Also take the state of its optimizer, not only the weights.")
+
+
+class InitZipOptions(Options):
+    """Options of `training.init` with a zip of SB3."""
+
+    path: str = Field(min_length=1, description="Zip that SB3's model.save() wrote.")
     optimizer: bool = Field(False, description="Also take the state of its optimizer, not only the weights.")
 
 
@@ -37,22 +44,25 @@ class InitSource:
 
     reference: str
     path: Path  # of the checkpoint
-    checkpoint: Checkpoint | None  # None: another program wrote the folder
+    checkpoint: Checkpoint | None  # None: another program wrote the folder or file
     policy: str | None
     optimizer: bool
 
 
 def parse_init(reference: str) -> tuple[str, Which, str | None, bool] | InitFolderOptions:
-    """Parse `run:nightly@best/red,optimizer=true` → ("nightly", "best", "red", True), or `checkpoint:PATH…`."""
+    """Parse `run:nightly@best/red,optimizer=true` → ("nightly", "best", "red", True); `checkpoint:…`, `sb3:…`."""
     kind, text = split_reference(reference)
     if kind == "checkpoint":
         return parse_options(reference, text, InitFolderOptions, first="path")
+    if kind == "sb3":
+        zipped = parse_options(reference, text, InitZipOptions, first="path")
+        return InitFolderOptions(path=zipped.path, policy=None, optimizer=zipped.optimizer)
     if kind == "run":
         options = parse_options(reference, text, InitOptions, first="run")
         return *parse_run_reference(options.run), options.optimizer
     raise InputError(
-        f"training.init '{reference}' is neither run:RUN[@best|@latest|@STEP][/POLICY] nor "
-        "checkpoint:PATH[,policy=NAME], either with [,optimizer=true]; for example run:latest@best."
+        f"training.init '{reference}' is none of run:RUN[@best|@latest|@STEP][/POLICY], "
+        "checkpoint:PATH[,policy=NAME] and sb3:FILE.zip, each with [,optimizer=true]; for example run:latest@best."
     )
 
 
@@ -61,7 +71,7 @@ def find_init(reference: str, store: Store | None = ..., *, missing_ok: Literal[
 @overload
 def find_init(reference: str, store: Store | None = ..., *, missing_ok: bool) -> InitSource | None: ...
 def find_init(reference: str, store: Store | None = None, *, missing_ok: bool = False) -> InitSource | None:
-    """Find the checkpoint that `run:…` or `checkpoint:…` names, a run in this store (default: the user's).
+    """Find the checkpoint that `run:…`, `checkpoint:…` or `sb3:…` names, a run in this store (default: the user's).
 
     `missing_ok`: return None for a run that has saved nothing yet.
     """

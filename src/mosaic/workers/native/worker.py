@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from mosaic.config.sections import Section
+from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
 from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.ppo.options import A2cOptions, PpoOptions
 from mosaic.policies.controller import PolicyController, PolicyRequest
 from mosaic.store.checkpoint_record import Checkpoint, weights_file
-from mosaic.store.policies.init_source import parse_init
+from mosaic.store.policies.init_source import InitSource, parse_init
 from mosaic.workers.api import PolicyOptions, WorkerCapabilities
 from mosaic.workers.camera import Camera
 from mosaic.workers.context import WorkerContext
@@ -140,6 +141,14 @@ class NativeWorker:
                 check_processes(options.env_processes, envs, config.environment, compiled=twin)
         if config.training.init is not None:
             parse_init(config.training.init)
+
+    def check_init(self, config: RunConfig, options: BaseModel, spec: EnvSpec, source: InitSource) -> None:
+        """Raise InputError for what another program wrote; shapes are compared when the networks are built."""
+        if source.checkpoint is None:
+            raise InputError(
+                f"'{source.reference}' was not written by Mosaic, and the worker native starts from its own runs "
+                "alone. A zip of Stable-Baselines3: --worker sb3. A checkpoint of RLlib: --worker rllib."
+            )
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
         """Fill in limits, envs, engine and everything that follows from them."""

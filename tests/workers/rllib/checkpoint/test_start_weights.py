@@ -101,7 +101,7 @@ def test_what_is_no_network_of_rllib_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"holds no networks of RLlib, and RLlib starts from those alone"):
         read_start(find_init(f"checkpoint:{tmp_path / 'empty'}"), setup_of(tmp_path, CARTPOLE))
-    with pytest.raises(InputError, match=r"training.init 'random' is neither run:RUN"):
+    with pytest.raises(InputError, match=r"training.init 'random' is none of run:RUN"):
         find_init("random")
 
 

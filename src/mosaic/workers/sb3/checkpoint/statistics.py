@@ -47,10 +47,11 @@ _UNLIMITED = float(np.finfo(np.float32).max)
 
 
 class Moments(NamedTuple):
-    """Mean and variance of one part of an observation."""
+    """Mean and variance of one part of an observation, and of how many observations they are."""
 
     mean: NDArray[np.float64]
     var: NDArray[np.float64]
+    count: float
 
 
 class VecNormalizeStatistics(NamedTuple):
@@ -126,7 +127,8 @@ def _from_records(path: Path, made: Any) -> VecNormalizeStatistics:
 
 
 def _moments(fields: Mapping[str, Any]) -> Moments:
-    return Moments(array_of(fields.get("mean"), _MOST), array_of(fields.get("var"), _MOST))
+    mean, var = array_of(fields.get("mean"), _MOST), array_of(fields.get("var"), _MOST)
+    return Moments(mean, var, float(array_of(fields.get("count"), 1)))
 
 
 def _unpickled(path: Path) -> VecNormalizeStatistics:
@@ -136,16 +138,19 @@ def _unpickled(path: Path) -> VecNormalizeStatistics:
         if not made.norm_obs:
             return VecNormalizeStatistics(path, {}, 0.0, 0.0)
         parts = made.obs_rms if isinstance(made.obs_rms, Mapping) else {None: made.obs_rms}
-        moments = {key: Moments(np.asarray(each.mean), np.asarray(each.var)) for key, each in parts.items()}
+        moments = {
+            key: Moments(np.asarray(each.mean), np.asarray(each.var), float(each.count)) for key, each in parts.items()
+        }
         return _checked(VecNormalizeStatistics(path, moments, float(made.clip_obs), float(made.epsilon)))
     except Exception as error:  # whatever the classes in the file raise
         raise FormatError(f"'{path}' is not a file of VecNormalize: {type(error).__name__}: {error}") from error
 
 
 def _checked(found: VecNormalizeStatistics) -> VecNormalizeStatistics:
-    for key, (mean, var) in found.moments.items():
+    for key, (mean, var, count) in found.moments.items():
         where = "" if key is None else f" of '{key}'"
-        if mean.shape != var.shape or not (np.isfinite(mean).all() and np.isfinite(var).all() and (var >= 0).all()):
+        finite = np.isfinite(mean).all() and np.isfinite(var).all() and 0 <= count < float("inf")
+        if mean.shape != var.shape or not (finite and (var >= 0).all()):
             raise FormatError(f"'{found.path}': mean and variance{where} are not the moments of an observation.")
     if not (found.clip > 0 and 0 < found.epsilon < 1):
         raise FormatError(f"'{found.path}': clip_obs {found.clip:g} or epsilon {found.epsilon:g} is out of range.")

@@ -49,7 +49,7 @@ def read_zip(path: Path) -> Sb3Zip:
         raise FormatError(f"'{path}': its {DATA} is not JSON: {error}.") from error
     if not isinstance(fields, dict):
         raise FormatError(f"'{path}': its {DATA} is not a JSON object.")
-    return Sb3Zip(path, fields, _weights(path, packed))
+    return Sb3Zip(path, fields, _arrays(path, _load(path, WEIGHTS, packed)))
 
 
 def is_sb3_zip(path: Path) -> bool:
@@ -87,7 +87,19 @@ def _read(path: Path, archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     return found
 
 
-def _weights(path: Path, packed: bytes) -> dict[str, Array]:
+def read_tensors(found: Sb3Zip, member: str) -> Any:
+    """Return what torch's safe loader finds in another member: the state of an optimizer or learned coefficients."""
+    try:
+        with zipfile.ZipFile(found.path) as archive:
+            if member not in archive.namelist():
+                raise InputError(f"'{found.path}' has no member {member}, as a model of this algorithm has.")
+            packed = _read(found.path, archive, member, LARGEST)
+    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+        raise FormatError(f"'{found.path}': {member} cannot be read: {error}.") from error
+    return _load(found.path, member, packed)
+
+
+def _load(path: Path, member: str, packed: bytes) -> Any:
     try:
         import torch
     except ImportError as error:
@@ -98,18 +110,17 @@ def _weights(path: Path, packed: bytes) -> dict[str, Array]:
         with zipfile.ZipFile(io.BytesIO(packed)) as inner:
             claimed = sum(member.file_size for member in inner.infolist())
         if claimed > LARGEST:
-            raise FormatError(f"'{path}': {WEIGHTS} unpacks to {claimed:,} bytes, more than {LARGEST:,}.")
-        state = torch.load(io.BytesIO(packed), map_location="cpu", weights_only=True)
+            raise FormatError(f"'{path}': {member} unpacks to {claimed:,} bytes, more than {LARGEST:,}.")
+        return torch.load(io.BytesIO(packed), map_location="cpu", weights_only=True)
     except FormatError:
         raise
     except zipfile.BadZipFile as error:
         raise FormatError(
-            f"'{path}': {WEIGHTS} is damaged, or of a torch before 1.6: load and save it with a newer one."
+            f"'{path}': {member} is damaged, or of a torch before 1.6: load and save it with a newer one."
         ) from error
     except Exception as error:  # whatever a forged file makes torch raise; weights_only refuses by UnpicklingError
         reason = str(error).partition("\n")[0][:300]
-        raise FormatError(f"'{path}': {WEIGHTS} holds more than weights, and is not loaded: {reason}") from error
-    return _arrays(path, state)
+        raise FormatError(f"'{path}': {member} holds more than weights, and is not loaded: {reason}") from error
 
 
 def _arrays(path: Path, state: Any) -> dict[str, Array]:

@@ -39,7 +39,12 @@ from mosaic.workers.sb3.checkpoint.facts import (
     save_policy,
 )
 from mosaic.workers.sb3.checkpoint.space_text import UnreadableSpaceError, space_from_fields
-from mosaic.workers.sb3.checkpoint.statistics import read_statistics, scaler_of, statistics_beside
+from mosaic.workers.sb3.checkpoint.statistics import (
+    VecNormalizeStatistics,
+    read_statistics,
+    scaler_of,
+    statistics_beside,
+)
 from mosaic.workers.sb3.checkpoint.zip_file import POLICY, Fields, Sb3Zip, read_zip
 
 _OURS = ("stable_baselines3.", "sb3_contrib.")
@@ -69,7 +74,7 @@ class Sb3PolicyOptions(TrainedPolicyOptions):
 def play_zip(path: Path, request: PolicyRequest, algorithm: str | None = None) -> PolicyController:
     """Return a controller for a zip; where only a pickle could restore a part, SB3 itself loads it with `--trust`."""
     found = read_zip(path)
-    name = _algorithm(found, algorithm)
+    name = zip_algorithm(found, algorithm)
     try:
         policy = describe_zip(found, name)
     except NeedsPickleError:
@@ -108,7 +113,8 @@ def describe_zip(found: Sb3Zip, algorithm: str) -> Sb3Policy:
     return Sb3Policy(facts, weights, _scaler(found, facts.observation))
 
 
-def _algorithm(found: Sb3Zip, asked: str | None) -> str:
+def zip_algorithm(found: Sb3Zip, asked: str | None = None) -> str:
+    """Return the algorithm of a zip, or the asked one if it fits its weights."""
     family = _family(found)
     if asked is None:
         return _detected(found.fields, found.weights, family)
@@ -214,10 +220,16 @@ def _needs_pickle(found: Sb3Zip, field: str, what: str) -> NeedsPickleError:
 
 
 def _scaler(found: Sb3Zip, observation: Document) -> ScalerArrays | None:
-    """Return how VecNormalize scaled observations, from the file of its statistics; raise if that is missing."""
+    """Return how VecNormalize scaled observations."""
+    statistics = zip_statistics(found)
+    return None if statistics is None else scaler_of(statistics, observation)
+
+
+def zip_statistics(found: Sb3Zip) -> VecNormalizeStatistics | None:
+    """Return the statistics beside a zip, None if it was trained without VecNormalize; raise if they are missing."""
     beside = statistics_beside(found.path)
     if beside is not None:
-        return scaler_of(read_statistics(found.path.parent / beside), observation)
+        return read_statistics(found.path.parent / beside)
     if found.fields.get("_last_original_obs") is None:  # SB3 stores it only with VecNormalize
         return None
     raise InputError(
@@ -251,7 +263,7 @@ def convert_zip(source: ForeignSource, folder: Path, request: PolicyRequest) -> 
     if source.policy not in (None, POLICY):
         raise InputError(f"'{request.reference}': a zip of SB3 holds one policy, without a name. Leave policy out.")
     found = read_zip(source.path)
-    algorithm = _algorithm(found, source.algorithm)
+    algorithm = zip_algorithm(found, source.algorithm)
     try:
         policy = describe_zip(found, algorithm)
     except NeedsPickleError:
@@ -270,7 +282,7 @@ def convert_zip(source: ForeignSource, folder: Path, request: PolicyRequest) -> 
 
 def _make(options: Sb3PolicyOptions, request: PolicyRequest) -> PolicyController:
     path = Path(options.path).expanduser().absolute()
-    algorithm = _algorithm(read_zip(path), options.algo)
+    algorithm = zip_algorithm(read_zip(path), options.algo)
     wanted = replace(request, sampling=_sampling(options, algorithm, request.spec))
     return play_zip(path, wanted, algorithm)
 
