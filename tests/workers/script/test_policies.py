@@ -74,6 +74,12 @@ def test_a_program_that_saved_nothing_has_no_policy(home: Path) -> None:
         evaluate("gym/CartPole-v1", {"*": f"run:{run.id}"}, episodes=1)
 
 
+def test_a_program_that_saved_nothing_cannot_resume(home: Path) -> None:
+    run = ended(home, "raise SystemExit(3)")
+    with pytest.raises(InputError, match=r"has saved no checkpoint, and the worker script resumes from those alone"):
+        run.resume()
+
+
 @pytest.mark.parametrize(
     ("announced", "reason"),
     [

@@ -51,7 +51,7 @@ class Moments(NamedTuple):
 
     mean: NDArray[np.float64]
     var: NDArray[np.float64]
-    count: float
+    observations: float
 
 
 class VecNormalizeStatistics(NamedTuple):
