@@ -296,6 +296,28 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_not_called_damaged(ru
     assert (path / "net" / "weights.bin").read_bytes() == b"new"
 
 
+def test_one_that_is_replaced_while_its_files_are_compared_is_not_called_damaged(run, monkeypatch):
+    path, read, compare = write(run, 5, data=b"old"), checkpoints.read_checkpoint, checkpoints.damage
+
+    def compare_in_the_gap(checkpoint):
+        monkeypatch.setattr(checkpoints, "damage", compare)
+        monkeypatch.setattr(checkpoints, "read_checkpoint", read_in_the_gap)
+        path.rename(path.with_name("away"))
+        return compare(checkpoint)
+
+    def read_in_the_gap(path):
+        monkeypatch.setattr(checkpoints, "read_checkpoint", read)
+        try:
+            return read(path)
+        finally:
+            write(run, 5, data=b"new")
+
+    monkeypatch.setattr(checkpoints, "damage", compare_in_the_gap)
+    found = find_checkpoint(run)
+    assert (found.path, found.skipped) == (path, ())
+    assert (path / "net" / "weights.bin").read_bytes() == b"new"
+
+
 # Disk full.
 
 FULL = (

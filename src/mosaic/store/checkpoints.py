@@ -233,10 +233,11 @@ def _remove(path: Path) -> None:
 
 def _changed(checkpoint: Checkpoint) -> bool:
     """Return whether the writer has replaced or removed it meanwhile."""
+    before = _inode(checkpoint.path)
     try:
         return read_checkpoint(checkpoint.path).digest != checkpoint.digest
     except DamagedError:
-        return not checkpoint.path.exists()
+        return before is None or _inode(checkpoint.path) != before
 
 
 def _survey(folder: RunFolder) -> tuple[list[Checkpoint], dict[int, str]]:
