@@ -122,6 +122,21 @@ def test_what_is_known_is_kept_and_what_is_measured_is_new() -> None:
     }
 
 
+def test_while_the_env_changes_only_counters_are_repeated() -> None:
+    case = Case()
+    case.heartbeat.report({"kind": "iteration", "env_steps": 100, "episode_reward_mean": 7.0})
+    case.heartbeat.measure_with(lambda: {"env_steps": 180, "episode_reward_mean": 8.0})
+    with case.heartbeat.changing_env():
+        case.clock.now_s += 4.0
+        case.heartbeat.beat()
+    case.clock.now_s += 4.0
+    case.heartbeat.beat()
+    assert [(event["env_steps"], event["episode_reward_mean"]) for event in case.events[1:]] == [
+        (100, None),
+        (180, 8.0),
+    ]
+
+
 def test_the_speed_is_a_mean_over_sampling_and_learning_and_is_left_out_where_nothing_was_sampled() -> None:
     case, steps = Case(), [100]
     case.heartbeat.measure_with(lambda: {"env_steps": steps[0]})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Unpack
@@ -186,25 +186,26 @@ class WorkerContext:
         """
         return self.curriculum is not None and self.curriculum.is_over(env_steps, reward)
 
-    def next_stage(self, env_steps: int) -> EnvironmentConfig:
-        """Enter the next stage of the curriculum after `stage_is_over`, and return its env.
+    @contextmanager
+    def next_stage(self, env_steps: int) -> Iterator[EnvironmentConfig]:
+        """Enter the next stage of the curriculum after `stage_is_over`, and yield its env.
 
-        The worker then makes its envs again, between two iterations. `config` has the new env, which evaluations use
-        too.
+        In the block, between two iterations, the worker makes its envs again; meanwhile reports by the clock have
+        counters only. `config` has the new env, which evaluations use too.
         """
         curriculum = self.curriculum
         assert curriculum is not None
-        changes = curriculum.advance()
-        self.config = self.config.model_copy(update={"environment": curriculum.current})
-        self.heartbeat.forget_means()
-        self._store(
-            kind="curriculum",
-            env_steps=env_steps,
-            stage=curriculum.number,
-            changes=changes,
-            message=curriculum.describe(changes),
-        )
-        return self.config.environment
+        with self.heartbeat.changing_env():
+            changes = curriculum.advance()
+            self.config = self.config.model_copy(update={"environment": curriculum.current})
+            self._store(
+                kind="curriculum",
+                env_steps=env_steps,
+                stage=curriculum.number,
+                changes=changes,
+                message=curriculum.describe(changes),
+            )
+            yield self.config.environment
 
     def describe_env(self, spec: EnvSpec) -> None:
         """Set the spaces that checkpoints record; without this call, an env is created to learn them."""

@@ -125,10 +125,16 @@ class Heartbeat:
         self._starting = not self._training
         self._report(kind="stage", message=message)
 
-    def forget_means(self) -> None:
-        """Repeat only the counters of the last event: its means are of another env."""
+    @contextmanager
+    def changing_env(self) -> Iterator[None]:
+        """Repeat only counters while the worker changes to another env: means are still of the old one."""
         with self._inbox.reporting:
             self._last = {"env_steps": self._last.get("env_steps"), "episode_reward_mean": None}
+            measure, self._measure = self._measure, dict
+        try:
+            yield
+        finally:
+            self._measure = measure
 
     def due(self) -> bool:
         return self.every_s is not None and self._clock() - self._reported_s >= self.every_s

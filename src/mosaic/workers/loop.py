@@ -97,7 +97,8 @@ def train(
             _evaluate(context, training, progress.env_steps)
             evaluated_at = progress.env_steps
         if ends_stage:
-            _change_env(training, context.next_stage(progress.env_steps))
+            with context.next_stage(progress.env_steps) as environment:
+                _change_env(training, environment)
             progress, evaluated_at = training.progress(), None
     if context.config.checkpoint.at_end and not context.has_checkpoint_at(progress.env_steps):
         training.save()
