@@ -109,7 +109,7 @@ def _mention_preset(configured: ResolvedConfig) -> None:
     different = departures(configured.asked, preset, configured.usual_policies)
     result = preset.backing.result
     if different:
-        result = f"tried with other settings, so its result is not promised here: {', '.join(different)} differ"
+        result = f"tried with other settings, so its result is not promised here; different: {', '.join(different)}"
     note(
         f"Options that you left open come from the preset for {preset.env} ({result}). "
         "Without it: --set training.preset=false"

@@ -54,7 +54,8 @@ def test_remarks_of_learner_processes_are_dropped_before_ray_prints_them(monkeyp
     keep_quiet()
     keep_quiet()
     remark = "DeprecationWarning: `RLModule(config=[RLModuleConfig object])` has been deprecated."
-    printed.emit({"pid": 7, "is_err": True, "lines": [remark, "an error of the env"]})
+    of_torch = "[W1116 socket.cpp:207] [c10d] The hostname of the client socket cannot be retrieved. err=-3"
+    printed.emit({"pid": 7, "is_err": True, "lines": [remark, of_torch, "an error of the env"]})
     assert seen == ["an error of the env"]
 
 

@@ -67,6 +67,7 @@ def _pass_on(source: int, target: int) -> None:
 _OURS = "mosaic_remarks"
 _OF_PROCESSES = (
     "Setting up process group for: env://",
+    "[c10d] The hostname of the client socket cannot be retrieved",  # a learner on a machine without a name server
     *(text for remark in REMARKS.values() for text in (remark.text, remark.other) if text),
 )
 
