@@ -1,7 +1,9 @@
 """Actions on runs and projects: pause, resume and save on Runs; create, open, rename and remove on Home."""
 
 import pytest
+from rich.text import Text
 
+from mosaic.ui.tui.widgets.tables import KeyedTable
 from tests.ui.tui.fake_backend import FakeBackend, row
 from tests.ui.tui.test_tui_app import app_on, until
 
@@ -85,3 +87,16 @@ async def test_a_project_is_created_opened_renamed_and_removed():
         await pilot.press("ctrl+end", "d", "y")
         await until(pilot, "pond is removed from the list")
         assert list(backend.projects.kept) == ["demo"]
+
+
+async def test_columns_fit_their_cells_at_once():
+    app = app_on()
+    async with app.run_test(size=(80, 24)):
+        table = app.query_one("#projects", KeyedTable)
+        for name in ("a project with a long name", "short"):
+            table.fill({"key": (name, Text("[env]"), "—")})
+            assert [column.content_width for column in table.ordered_columns] == [
+                len(name),
+                len("[env]"),
+                len("presets"),
+            ]

@@ -51,7 +51,9 @@ def cells(picture):
         start, style = round(float(each.get("x")) / _CELL), styles[each.get("class").removeprefix("terminal-")]
         for column, letter in enumerate(each.text, start):
             rows[row][column][:2] = letter.replace("\xa0", " "), style
-    return [[tuple(rows[row][column]) for column in range(max(rows[row], default=0) + 1)] for row in range(max(rows) + 1)]
+    return [
+        [tuple(rows[row][column]) for column in range(max(rows[row], default=0) + 1)] for row in range(max(rows) + 1)
+    ]
 
 
 def difference(stored, found):
@@ -108,4 +110,6 @@ async def test_a_difference_names_characters_and_styles():
     assert difference(one, one) == []
     assert "+ ✓ Saved." in difference(one, other)
     colour = next(style for _, style, _ in cells(one)[0] if style)
-    assert any("' Mosaic '" in line and "#abcdef" in line for line in difference(one, one.replace(colour, "fill: #abcdef")))
+    assert any(
+        "' Mosaic '" in line and "#abcdef" in line for line in difference(one, one.replace(colour, "fill: #abcdef"))
+    )

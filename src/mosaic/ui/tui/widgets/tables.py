@@ -8,6 +8,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
+from textual.widgets.data_table import ColumnKey
 
 Cells = Sequence[str | Text]
 
@@ -53,7 +54,17 @@ class KeyedTable(DataTable[str | Text]):
             if selected in wanted:
                 self.move_cursor(row=self.get_row_index(selected), animate=False)
         self._filled = wanted
-        self.call_later(self.check_idle)  # columns are measured when the table itself has nothing left to do
+        self._set_widths()
+        self.call_later(self.check_idle)  # the height is measured when the table itself has nothing left to do
+
+    def _set_widths(self) -> None:
+        """Fit the columns at once: a cell that is drawn before Textual has measured its column stays cut off."""
+        for place, name in enumerate(self._names):
+            cells = (Text.from_markup(cell) if isinstance(cell, str) else cell for cell in self._column(place))
+            self.columns[ColumnKey(name)].content_width = max(cell.cell_len for cell in cells)
+
+    def _column(self, place: int) -> list[str | Text]:
+        return [self._names[place], *(cells[place] for cells in self._filled.values())]
 
     def _update_row(self, key: str, cells: Iterable[str | Text]) -> None:
         for name, now, before in zip(self._names, cells, self._filled[key], strict=True):
