@@ -1,11 +1,12 @@
 """policies_to_train: names, functions of a policy and of (policy, batch), and signatures that are refused."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, MosaicError
 from mosaic.learners.trained_policies import BatchRule, read_trained
 
 NAMES = ("red", "blue")
@@ -160,3 +161,18 @@ def test_wrong_answers_are_found_before_training_where_no_batch_is_needed(name):
 
 def test_a_function_that_needs_a_batch_is_left_for_training():
     BatchRule(own("full_red"), {"red": "red"}).rehearse()
+
+
+def by_reward(policy, batch):
+    return batch.policy_batches[policy]["reward"].mean() > 0
+
+
+def test_a_function_that_fails_on_a_batch_is_named_with_what_it_was_given():
+    batch = SimpleNamespace(policy_batches={"default_policy": {"obs": [], "rewards": []}})
+    for given, said in (
+        (batch, "a SimpleNamespace: batch.policy_batches has ['default_policy'] with obs, rewards. Correct"),
+        ({}, "The batch is a dict."),
+    ):
+        with pytest.raises(MosaicError, match=r"by_reward\('red', batch\) raised \w+Error: .*The batch is a") as caught:
+            BatchRule(own("by_reward"), {"default_policy": "red"})("default_policy", given)
+        assert said in str(caught.value)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from mosaic.core.errors import InputError, MosaicError, unknown
+from mosaic.core.errors import InputError, MosaicError, describe_error, unknown
 from mosaic.core.user_code import load_code
 
 Arguments: TypeAlias = Literal["policy", "policy and batch", "either"]
@@ -104,6 +104,15 @@ def _truth(reference: str, policy: str, answer: object) -> bool:
         raise InputError(f"{reference}('{policy}') returned {answer!r}: {error} {advice}") from error
 
 
+def _contents(batch: object) -> str:
+    """Describe a batch of RLlib's: the policies in it, under RLlib's names, and the columns of each."""
+    parts = getattr(batch, "policy_batches", None)
+    if not isinstance(parts, Mapping):
+        return f"a {type(batch).__name__}"
+    columns = "; ".join(f"['{name}'] with {', '.join(map(str, part))}" for name, part in parts.items())
+    return f"a {type(batch).__name__}: batch.policy_batches has {columns}"
+
+
 class BatchRule:
     """Function of (policy, batch) as RLlib calls it, in any process, with its own names of the policies.
 
@@ -117,7 +126,15 @@ class BatchRule:
         if batch is None:
             return True
         policy = self._policies.get(module, module)
-        return _truth(self.reference, policy, self._function(policy, batch))
+        try:
+            answer = self._function(policy, batch)
+        except Exception as error:
+            raise MosaicError(
+                f"policies_to_train: {self.reference}('{policy}', batch) raised {describe_error(error)}. The batch is "
+                f"{_contents(batch)}. Correct the function and train again. A function of "
+                "the policy alone, def f(policy) -> bool, is asked once, before training."
+            ) from error
+        return _truth(self.reference, policy, answer)
 
     def rehearse(self) -> None:
         """Ask once without a batch, as RLlib may; raise InputError for a wrong answer, before anything is started.
