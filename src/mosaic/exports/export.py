@@ -20,6 +20,7 @@ from mosaic.exports.formats import SUFFIXES, check_versions, versions_for
 from mosaic.exports.parity import Parity
 from mosaic.exports.progress import ExportProgress, ProgressReport, Step, ignore_progress
 from mosaic.exports.tracing import OBSERVATIONS, ExportSettings, TracedPolicy, trace_policy
+from mosaic.store.archives.trust import require_trust_in_env
 from mosaic.store.checkpoint_record import Checkpoint, environment_of
 from mosaic.store.checkpoints import Which, find_checkpoint
 from mosaic.store.store import Store
@@ -85,6 +86,7 @@ def export(
     if environment is not None:
         raise InputError(f"'{run}' names its env: --env belongs to checkpoints of other programs. Leave it out.")
     found = find_checkpoint(Store().resolve(run), checkpoint)
+    require_trust_in_env(found)
     chosen = settings or ExportSettings()
     return export_to(found, Path(out).expanduser(), policies, chosen, overwrite=overwrite, on_progress=on_progress)
 
@@ -124,6 +126,8 @@ def check_request(
     for name in names:
         if name not in found.manifest.policies:
             raise unknown(f"policy of run '{found.origin}'", name, found.manifest.policies)
+    if not names:
+        raise InputError(f"The checkpoint of run '{found.origin}' at {found.env_steps} env steps holds no policy.")
     check_target(target, settings, overwrite=overwrite)
     if target.suffix == SUFFIXES[settings.target] and len(names) > 1:
         raise InputError(

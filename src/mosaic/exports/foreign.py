@@ -14,8 +14,15 @@ from mosaic.core.errors import InputError
 from mosaic.core.reference import parse_options, split_reference
 from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import PolicyRequest
-from mosaic.store.archives.trust import require_trust_in_foreign
-from mosaic.store.checkpoint_record import Checkpoint, CheckpointContents, PolicyEntry, Provenance, read_checkpoint
+from mosaic.store.archives.trust import require_trust_in_env, require_trust_in_foreign
+from mosaic.store.checkpoint_record import (
+    Checkpoint,
+    CheckpointContents,
+    PolicyEntry,
+    Provenance,
+    environment_of,
+    read_checkpoint,
+)
 from mosaic.store.checkpoints import write_checkpoint
 from mosaic.store.policies.checkpoint_policy import CheckpointPolicyOptions, find_saved
 from mosaic.store.policies.foreign_checkpoint import ForeignCheckpoint, ForeignSource, find_foreign
@@ -67,8 +74,8 @@ def find_named(reference: str, environment: str | None) -> NamedCheckpoint:
     if own is not None:
         if environment is not None or options.algo is not None:
             raise InputError(f"'{path}' is a checkpoint of Mosaic and names its env and algorithm: leave them out.")
-        config = EnvironmentConfig.model_validate(own.manifest.environment)
-        return NamedCheckpoint(path, options, config.id, own)
+        require_trust_in_env(own)
+        return NamedCheckpoint(path, options, environment_of(own).id, own)
     found = find_foreign(path)
     if not callable(getattr(found.worker, "convert_foreign", None)):
         raise InputError(

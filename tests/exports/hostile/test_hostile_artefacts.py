@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from mosaic.runs.exporting import jobs
 from mosaic.ui.cli.main import main
 from tests.exports.hostile.checkpoints import CHECKPOINTS, WEIGHTS, WORKERS
 from tests.exports.hostile.forged import ARTEFACT, CODE, LAKE, POLE, Forge, bundle, native, network
 from tests.exports.hostile.shared import ARCHIVES, BUNDLES, FOREIGN, PROJECTS
+from tests.in_process import attempt_here
 
 CASES: dict[str, dict[str, tuple[Forge, str]]] = {
     "weights": WEIGHTS,
@@ -23,6 +25,9 @@ CASES: dict[str, dict[str, tuple[Forge, str]]] = {
     "project": PROJECTS,
     "foreign": FOREIGN,
 }
+
+EXPORTED = ("weights", "checkpoint", "worker", "foreign")  # they are checkpoints
+EXPORT_SAYS = {"no policies": "holds no policy"}
 
 
 def command(kind: str, env: str) -> list[str]:
@@ -70,6 +75,22 @@ def test_it_is_refused_with_the_reason(kind: str, name: str, here: Path, capsys:
     assert "Traceback" not in said
     assert everything(here) == before
     assert not list((here.parent / "home" / "runs").glob("[!.]*"))
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in EXPORTED for name in CASES[kind]])
+def test_it_is_not_exported(
+    kind: str, name: str, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "start_attempt", attempt_here)
+    forge, reason = CASES[kind][name]
+    forge(here)
+    before = everything(here)
+    env = ["--env", POLE] if kind == "foreign" else []
+    code, said = run(["export", f"checkpoint:{ARTEFACT}", *env, "--out", "exported.onnx"], capsys)
+    assert EXPORT_SAYS.get(name, reason) in said
+    assert code == 2, said
+    assert "Traceback" not in said
+    assert everything(here) == before
 
 
 @pytest.mark.parametrize("forge", [native(network()), bundle()])

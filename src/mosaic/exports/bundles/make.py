@@ -19,6 +19,7 @@ from mosaic.exports.bundles.contents import add_graphs, add_weights, describe_po
 from mosaic.exports.bundles.trial import BundleSettings, Trial, film, measure
 from mosaic.runners.video import frame_rate
 from mosaic.store.atomic import write_atomic
+from mosaic.store.archives.trust import require_trust_in_env, require_trust_to_run, trust_given
 from mosaic.store.bundles.bundle import Bundle, is_bundle
 from mosaic.store.bundles.manifest import CARD, MANIFEST, BundleManifest, ReplayVideo, manifest_text
 from mosaic.store.checkpoint_record import file_entry, files_in
@@ -46,6 +47,8 @@ def bundle(
     if find_spec("huggingface_hub") is None:
         raise MissingExtraError(f"Model cards are written by huggingface_hub, which is not installed. Type: {INSTALL}")
     found = find_checkpoint(Store().resolve(run), checkpoint)
+    require_trust_in_env(found)
+    require_trust_to_run(found.run, trust_given(), "type the same command with --trust")  # its opponents play too
     names = tuple(policies) or tuple(found.manifest.policies)
     for name in names:
         if name not in found.manifest.policies:

@@ -24,6 +24,7 @@ from mosaic.exports.formats import SUFFIXES
 from mosaic.exports.parity import Parity
 from mosaic.exports.progress import ProgressReport
 from mosaic.runs.exporting.record import FILES, ComparedFile, ExportResult, WrittenFile
+from mosaic.store.archives.trust import require_trust_in_env
 from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.store import Store
@@ -48,7 +49,9 @@ def env_of(request: ExportRequest, store: Store) -> str:
 
 def _checkpoint_of(request: ExportRequest, store: Store) -> Checkpoint:
     which: Which = request.checkpoint  # type: ignore[assignment]  # the model allows nothing else
-    return find_checkpoint(store.resolve(request.run), which)
+    found = find_checkpoint(store.resolve(request.run), which)
+    require_trust_in_env(found)
+    return found
 
 
 def check_ahead(request: ExportRequest, store: Store) -> ExportRequest:

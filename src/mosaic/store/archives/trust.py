@@ -49,7 +49,7 @@ def foreign(folder: RunFolder) -> str:
     return "this store did not create it"
 
 
-def require_trust_to_run(folder: RunFolder, trust: bool) -> None:
+def require_trust_to_run(folder: RunFolder, trust: bool, advice: str = "") -> None:
     """Raise TrustError before the code that a foreign run's configuration names is run."""
     if trust or not (why := foreign(folder)):
         return
@@ -57,7 +57,7 @@ def require_trust_to_run(folder: RunFolder, trust: bool) -> None:
     if forms:
         raise TrustError(
             f"The run {folder.run_id} names code or programs to run ({'; '.join(forms)}), and {why}. "
-            f"If you trust its origin, type: mosaic runs resume {folder.run_id} --trust"
+            f"If you trust its origin, {advice or f'type: mosaic runs resume {folder.run_id} --trust'}"
         )
 
 
@@ -113,6 +113,17 @@ def require_trust_to_play(checkpoint: Checkpoint, policies: Collection[str], tru
         raise TrustError(
             f"The checkpoint of run '{checkpoint.origin}' at {checkpoint.env_steps} env steps names code "
             f"({'; '.join(dict.fromkeys(forms))}), and {_why(checkpoint.run)}. If you trust its origin, {_ADVICE}."
+        )
+
+
+def require_trust_in_env(checkpoint: Checkpoint) -> None:
+    """Raise TrustError before an env that is code is made because a checkpoint of others names it."""
+    forms = [] if trust_given() else programs_of_environment(environment_of(checkpoint))
+    store = Store() if checkpoint.outside else Store(checkpoint.run.home)
+    if forms and not checkpoint.sealed_by(store):
+        raise TrustError(
+            f"The checkpoint of run '{checkpoint.origin}' at {checkpoint.env_steps} env steps names an env that is "
+            f"code ({'; '.join(forms)}), and {_why(checkpoint.run)}. If you trust its origin, {_ADVICE}."
         )
 
 
