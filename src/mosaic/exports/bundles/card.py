@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mosaic.core.user_code import PREFIX
 from mosaic.envs.space_json import describe_space
 from mosaic.store.bundles.manifest import BundledPolicy, BundleManifest
 
@@ -98,10 +99,17 @@ def _usage(manifest: BundleManifest) -> str:
     env = manifest.env_id
     return (
         "```\npip install 'mosaic-rl[hub]'\nmosaic pull REPO --out policies\n"
-        f"mosaic evaluate {env} --agent '*=bundle:policies'\n```\n\n"
+        f"mosaic evaluate {env} --agent '*=bundle:policies'\n```\n\n{_own_env(manifest)}"
         "`REPO` is the name of this repository. Nothing in it is run as code: weights are safetensors files, and every "
         "file is compared with its hash in `manifest.json`."
     )
+
+
+def _own_env(manifest: BundleManifest) -> str:
+    if not manifest.env_id.startswith(PREFIX):
+        return ""
+    module = manifest.env_id.removeprefix(PREFIX).partition(":")[0]
+    return f"The env is code of its author, `{module}`, which is not in this repository and is needed to play.\n\n"
 
 
 def _evaluation(manifest: BundleManifest) -> str:

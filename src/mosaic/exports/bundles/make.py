@@ -18,8 +18,8 @@ from mosaic.exports.bundles.card import write_card
 from mosaic.exports.bundles.contents import add_graphs, add_weights, describe_policy, summarize_training
 from mosaic.exports.bundles.trial import BundleSettings, Trial, film, measure
 from mosaic.runners.video import frame_rate
-from mosaic.store.atomic import write_atomic
 from mosaic.store.archives.trust import require_trust_in_env, require_trust_to_run, trust_given
+from mosaic.store.atomic import write_atomic
 from mosaic.store.bundles.bundle import Bundle, is_bundle
 from mosaic.store.bundles.manifest import CARD, MANIFEST, BundleManifest, ReplayVideo, manifest_text
 from mosaic.store.checkpoint_record import file_entry, files_in

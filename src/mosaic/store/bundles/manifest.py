@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mosaic.core.errors import FormatError
 from mosaic.core.reference import explain
+from mosaic.core.user_code import PREFIX
 from mosaic.store.checkpoint_record import BestBy, CheckpointManifest, FileEntry, PolicyEntry
 
 MANIFEST, CARD = "manifest.json", "README.md"
@@ -102,7 +103,9 @@ class BundleManifest(_Record):
 
     @property
     def env_id(self) -> str:
-        return f"{self.environment.get('family', '')}/{self.environment.get('env_id', '')}"
+        """Return the name of the env as commands take it: family/name, or python:module:factory."""
+        family, name = self.environment.get("family") or "", self.environment.get("env_id", "")
+        return f"{PREFIX}{name}" if family == "python" else f"{family}/{name}" if family else str(name)
 
     def checkpoint(self) -> CheckpointManifest:
         """Return the manifest of the folder of weights, as a worker reads it."""
