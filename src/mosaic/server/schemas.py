@@ -46,6 +46,13 @@ class EnvRow(ResponseModel):
     note: str = Field("", description="What the line to type does, where nothing has to be installed.")
 
 
+class CheckedRun(ResponseModel):
+    """Result of a check: the resolved configuration, or why the run would be refused."""
+
+    config: dict[str, object] | None = Field(description="With worker, algorithm, policies and preset filled in.")
+    error: str = ""
+
+
 class WorkerRow(ResponseModel):
     id: str
     installed: bool

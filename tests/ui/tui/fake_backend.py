@@ -18,9 +18,9 @@ from mosaic.store.projects.registry import ProjectRow
 from mosaic.store.state import State
 from mosaic.store.views import AttemptRow, CheckpointRow, LogPart, RunDetails, RunRow
 from mosaic.ui.series import ManySeries, Series
-from mosaic.ui.tui.backend.protocol import EnvOffer, StartedRuns
+from mosaic.ui.tui.backend.protocol import StartedRuns
 from mosaic.ui.web.data.draft import Checked
-from mosaic.ui.web.data.env_info import EnvLook
+from mosaic.ui.web.data.env_info import EnvLook, EnvOffer
 from mosaic.ui.web.data.schema_fields import complaints, fields_of
 
 NOW = 1_800_000_000.0

@@ -70,9 +70,11 @@ def add_pages(app: FastAPI) -> None:
         with frame.content:
             Pages(views, data={"frame": frame})
 
+    from mosaic.ui.web.form_api import add_form_routes
     from mosaic.ui.web.series_api import add_series_routes
 
     add_series_routes(app, context)
+    add_form_routes(app, facts)
     app.mount("/static", StaticFiles(directory=STATIC))
     for sheet in sorted(STATIC.glob("*.css")):
         address = f"/static/{sheet.name}?v={int(sheet.stat().st_mtime)}"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 from mosaic.core.ids import Json, JsonObject
 from mosaic.ui.tui.backend.protocol import (
     CatalogSource,
-    EnvOffer,
     ExportSource,
     MachineSource,
     MetricSource,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from mosaic.ui.cli.backend import BackendRun
     from mosaic.ui.series import ManySeries, SeriesQuery
     from mosaic.ui.web.data.draft import Checked
+    from mosaic.ui.web.data.env_info import EnvOffer
     from mosaic.ui.web.data.schema_fields import SchemaField
 
 
@@ -208,7 +208,7 @@ class LocalCatalog:
         return [worker_row(name) for name in plugins("mosaic.workers")]
 
     def look(self, env: str) -> EnvOffer:
-        from mosaic.ui.web.data.env_info import look_at, usual_algorithms
+        from mosaic.ui.web.data.env_info import EnvOffer, look_at, usual_algorithms
 
         return EnvOffer(look_at(env), usual_algorithms(env))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mosaic.ui.cli.backend import BackendRun
     from mosaic.ui.series import ManySeries, SeriesQuery
     from mosaic.ui.web.data.draft import Checked
-    from mosaic.ui.web.data.env_info import EnvLook
+    from mosaic.ui.web.data.env_info import EnvOffer
     from mosaic.ui.web.data.schema_fields import SchemaField
 
 
@@ -89,14 +89,6 @@ class PresetSource(Protocol):
     def save(self, project: str, preset: str, document: Mapping[str, Json]) -> None:
         """Write a training preset into a project's mosaic.toml."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class EnvOffer:
-    """Facts about an env, None where it cannot be created here, and the algorithms that workers choose for it."""
-
-    look: EnvLook | None
-    usual: Mapping[str, str]
 
 
 class CatalogSource(Protocol):

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
+from mosaic.config.loading import parse_run_config
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError, UnknownNameError
 from mosaic.core.ids import Json, JsonObject
-from mosaic.server.client.client import Client
+from mosaic.server.client.client import Client, RemoteRun
 from mosaic.server.client.exports import RemoteExports
+from mosaic.server.schemas import CheckedRun
 from mosaic.ui.series import ManySeries, SeriesQuery
 from mosaic.ui.tui.backend.local import LocalCatalog
 from mosaic.ui.tui.backend.protocol import (
     CatalogSource,
-    EnvOffer,
     ExportSource,
     MachineSource,
     MetricSource,
@@ -24,8 +25,6 @@ from mosaic.ui.tui.backend.protocol import (
     RunSource,
     StartedRuns,
 )
-from mosaic.ui.web.data.draft import Checked, group_documents
-from mosaic.ui.web.data.schema_fields import SchemaField, fields_of_schema
 
 if TYPE_CHECKING:
     from mosaic.server.machine_load import MachineLoad
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
     from mosaic.store.projects.registry import ProjectDetails, ProjectRow
     from mosaic.store.views import RunRow
     from mosaic.ui.cli.backend import BackendRun
+    from mosaic.ui.web.data.draft import Checked
+    from mosaic.ui.web.data.env_info import EnvOffer
+    from mosaic.ui.web.data.schema_fields import SchemaField
 
 _THERE = "Projects are created, renamed and opened on the server's own machine: mosaic projects --help"
 _NAMES = TypeAdapter(tuple[str, ...])
@@ -62,21 +64,25 @@ class _RemoteRuns:
 
     def start(self, document: Mapping[str, Json], seeds: int, *, queue: bool) -> StartedRuns:
         """Queue the runs: a server starts them as soon as its limits allow."""
-        group, documents = group_documents(document, seeds)
-        made = [self._client.submit(each, group=group) for each in documents]
+        made = [self._client.submit(document)] if seeds == 1 else self._group(document, seeds)
         return StartedRuns(tuple(run.id for run in made), queued=True)
+
+    def _group(self, document: Mapping[str, Json], seeds: int) -> list[RemoteRun]:
+        return self._client.submit_group(parse_run_config(document), seeds)
 
     def start_queued(self, ref: str) -> None:
         raise InputError("The server starts its queued runs itself, as soon as its limits allow.")
 
     def check(self, document: Mapping[str, Json]) -> Checked:
-        """Check the form of the document; the server resolves it when it is started."""
-        from mosaic.config.loading import parse_run_config
+        """Let the server resolve the document; one that has no pages does so when the run is started."""
+        from mosaic.ui.web.data.draft import Checked
 
         try:
-            return Checked(parse_run_config(document))
-        except MosaicError as error:
-            return Checked(None, str(error))
+            checked = self._client.ask(CheckedRun, "POST", "/form/check", json=dict(document))
+        except UnknownNameError as error:
+            _require_no_pages(error)
+            return _check_here(document)
+        return Checked(None if checked.config is None else parse_run_config(checked.config), checked.error)
 
 
 class _RemoteMetrics:
@@ -95,9 +101,8 @@ class _RemoteMetrics:
         try:
             return self._client.ask(ManySeries, "GET", "/series", params=params)
         except UnknownNameError as error:
-            if "Not Found" in str(error):
-                raise InputError("This server sends no charts: it was started with --no-pages.") from error
-            raise
+            _require_no_pages(error)
+            raise InputError("This server sends no charts: it was started with --no-pages.") from error
 
 
 class _RemoteMachine:
@@ -150,13 +155,20 @@ class _RemoteCatalog:
         return self._client.workers()
 
     def look(self, env: str) -> EnvOffer:
-        """Look at this machine's own copy of the env; without one, the server chooses the policies of its agents."""
+        """Ask the server, which creates the env; one without pages assigns the policies of agents at the start."""
+        from mosaic.ui.web.data.env_info import EnvOffer
+
         try:
-            return self._here.look(env)
-        except MosaicError:
+            return TypeAdapter(EnvOffer).validate_json(
+                self._client.send("GET", "/form/env", params={"id": env}).content
+            )
+        except UnknownNameError as error:
+            _require_no_pages(error)
             return EnvOffer(None, {})
 
     def options(self, worker: str, algorithm: str) -> list[SchemaField]:
+        from mosaic.ui.web.data.schema_fields import fields_of_schema
+
         return fields_of_schema(self._client.schema(worker, algorithm))
 
     def complaints(self, worker: str, algorithm: str, values: Mapping[str, Json]) -> dict[str, str]:
@@ -165,3 +177,18 @@ class _RemoteCatalog:
             return self._here.complaints(worker, algorithm, values)
         except (UnknownNameError, MissingExtraError):
             return {}
+
+
+def _require_no_pages(error: UnknownNameError) -> None:
+    """Raise the error unless it is that of a server without pages, which has not these routes."""
+    if "Not Found" not in str(error):
+        raise error
+
+
+def _check_here(document: Mapping[str, Json]) -> Checked:
+    from mosaic.ui.web.data.draft import Checked
+
+    try:
+        return Checked(parse_run_config(document))
+    except MosaicError as error:
+        return Checked(None, str(error))

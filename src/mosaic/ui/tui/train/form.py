@@ -14,8 +14,9 @@ from mosaic.config.sections import PolicyConfiguration, TrainingConfig
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import Json, JsonObject, PolicyID
 from mosaic.policies.registry import parse_policy
-from mosaic.ui.tui.backend.protocol import AppBackend, EnvOffer
+from mosaic.ui.tui.backend.protocol import AppBackend
 from mosaic.ui.web.data.draft import HIDDEN_WORKERS, LEARN, Checked, Draft, choices, rows_of, rules_of
+from mosaic.ui.web.data.env_info import EnvOffer
 from mosaic.ui.web.data.schema_fields import (
     FieldValues,
     SchemaField,
@@ -255,7 +256,18 @@ def first_form(backend: AppBackend) -> tuple[TrainForm, str]:
             return load_form(backend, Draft.of(parse_run_config(settings)), forget=False), ""
     except MosaicError as error:
         problem = f"The form does not start from this folder's project: {error}"
-    return load_form(backend, Draft(), forget=True), problem
+    return _first_of_mosaic(backend), problem
+
+
+def _first_of_mosaic(backend: AppBackend) -> TrainForm:
+    """Return the form of the first env; of the first installed one where that cannot be created."""
+    try:
+        return load_form(backend, Draft(), forget=True)
+    except MosaicError:
+        installed = [row.id for row in backend.catalog.envs() if row.installed]
+        if not installed or installed == [Draft().env]:
+            raise
+        return load_form(backend, Draft(env=installed[0]), forget=True)
 
 
 def plan_words(checked: Checked, seeds: int) -> str:

@@ -55,6 +55,14 @@ class EnvLook:
         return len(self.agents) == 2 and self.competitive
 
 
+@dataclass(frozen=True, slots=True)
+class EnvOffer:
+    """Facts about an env, None where they are not known, and the algorithms that workers choose for it."""
+
+    look: EnvLook | None
+    usual: Mapping[str, str]
+
+
 @cache
 def catalog() -> tuple[EnvEntry, ...]:
     return tuple(entries())
