@@ -46,6 +46,9 @@ class PolicyEntry(_Record):
     agents: tuple[str, ...] = Field((), description="Patterns of the agents that the run gave it, such as red_*.")
     worker: str | None = Field(None, description="Plug-in that can load it; None: the checkpoint's.")
     stochastic: bool = Field(False, description="It gives probabilities of actions; else values, or one action.")
+    normalized: bool | None = Field(
+        None, description="It shifts and scales observations by numbers in its files; None: its worker does not say."
+    )
 
 
 class FileEntry(_Record):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -36,8 +35,6 @@ from mosaic.store.bundles.manifest import (
 from mosaic.store.checkpoints import Checkpoint
 from mosaic.store.index.summary import last_metrics
 from mosaic.store.policies.run_policy import policy_for
-
-_SCALERS = ("shift", "scaler", "mean")  # first words of the names of tensors that observations are shifted by
 
 
 def add_weights(checkpoint: Checkpoint, policies: Sequence[str], folder: Path) -> dict[str, tuple[str, ...]]:
@@ -75,8 +72,7 @@ def describe_policy(checkpoint: Checkpoint, policy: str, weights: tuple[str, ...
     if agents:
         seen, acts = spec.observation_spaces[agents[0]], spec.action_spaces[agents[0]]
         inputs = {name: space_to_json(leaf.space) for name, leaf in zip(leaf_names(seen), leaves(seen), strict=True)}
-        normalized = any(_normalizes(checkpoint.path / name) for name in weights)
-        preprocessing = Preprocessing(inputs=inputs, normalized=normalized)
+        preprocessing = Preprocessing(inputs=inputs, normalized=entry.normalized)
         decoding = tuple(_decoding(leaf.space) for leaf in leaves(acts))
     return BundledPolicy(
         agents=entry.agents,
@@ -101,16 +97,6 @@ def _plays(checkpoint: Checkpoint, agent: AgentID, policy: str) -> bool:
         return policy_for(checkpoint, agent) == policy
     except InputError:
         return False
-
-
-def _normalizes(path: Path) -> bool:
-    """Read the names in the header of a safetensors file."""
-    if path.suffix != ".safetensors":
-        return False
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        names = json.loads(file.read(size))
-    return any(name.partition(".")[0] in _SCALERS for name in names)
 
 
 def add_graphs(

@@ -36,7 +36,9 @@ class Preprocessing(_Record):
     inputs: dict[str, Any] = Field({}, description="Space of each input of the ONNX file, by its name.")
     masked: bool = Field(False, description="It is also given which actions are legal.")
     memory: int = Field(0, description="Numbers of its memory that go in and out with each step; 0: none.")
-    normalized: bool = Field(False, description="Observations are shifted and scaled by numbers in the weights.")
+    normalized: bool | None = Field(
+        None, description="Observations are shifted and scaled by numbers in the weights; None: not known."
+    )
 
 
 class Decoding(_Record):
@@ -121,7 +123,11 @@ class BundleManifest(_Record):
             best_by=trained.best_by,
             policies={
                 name: PolicyEntry(
-                    files=each.weights, agents=each.agents, worker=each.worker, stochastic=each.stochastic
+                    files=each.weights,
+                    agents=each.agents,
+                    worker=each.worker,
+                    stochastic=each.stochastic,
+                    normalized=each.preprocessing.normalized,
                 )
                 for name, each in self.policies.items()
             },

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
+from string import ascii_letters
 
 import numpy as np
 
 from mosaic.config.run import RunConfig
+from mosaic.core.ids import PolicyID
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import Explains, PolicyController
@@ -14,11 +17,12 @@ from mosaic.policies.registry import load_policy
 from mosaic.telemetry.events.event import MetricEvent
 from mosaic.testing.duel import CHOICES, CONSTANT, OTHERS_PAY, PLACE, STEPS, duel
 from mosaic.testing.worker.contract_setup import ContractSetup
+from mosaic.testing.worker.opponents import constant_opponents
 from mosaic.testing.worker.rehearsal import ContractProof, Rehearsal
 from mosaic.workers.api import MakesPolicies
 
-_LEAST = OTHERS_PAY * (CHOICES - 1) * STEPS  # an agent's return if the other always plays 2
-_MOST = _LEAST + (CHOICES - 1) * STEPS
+_FROM_ONE = OTHERS_PAY * (CHOICES - 1) * STEPS  # of an agent's return, for each other agent that always plays 2
+_OWN = (CHOICES - 1) * STEPS  # for its own points, at most
 _PROMISE = "a worker honours the whole mapping, or refuses it before there is a run"
 
 IMPOSSIBLE: dict[str, dict[str, object]] = {
@@ -57,29 +61,40 @@ def _check_refused(setup: ContractSetup, config: RunConfig) -> ContractProof:
 
 
 def _check_opponent(setup: ContractSetup, config: RunConfig) -> list[ContractProof]:
-    """Check that the learning agent's returns reveal its fixed opponent's moves, and what its infos say."""
-    with setup.rehearse(setup.changed(config, {"agents": {"b": CONSTANT}})) as rehearsal:
+    """Check that the learning agent's returns reveal its fixed opponents' moves, and what its infos say.
+
+    The opponents are a function, an ONNX file and a bundle; each of them always plays 2.
+    """
+    fixed = constant_opponents(setup.home / "opponents")
+    environment = duel(agents=len(fixed) + 1)
+    agents = dict(zip(ascii_letters[1:], fixed, strict=False))
+    changes = {"environment": environment.model_dump(mode="json"), "agents": agents}
+    with setup.rehearse(setup.changed(config, changes)) as rehearsal:
         rehearsal.finish("fixed opponent")
         events = [event for event in rehearsal.events() if event["kind"] == "iteration"]
-    paid = [reward for event in events for reward in _rewards(event)]
+    paid = [reward for event in events for reward in _rewards(event, fixed)]
     if not paid:
         found = "no event tells what the agent that learns was paid"
         raise rehearsal.broken("fixed opponent", found, _PROMISE, "report episode_reward_mean")
-    wrong = [reward for reward in paid if not _LEAST <= reward <= _MOST]
+    least, most = len(fixed) * _FROM_ONE, len(fixed) * _FROM_ONE + _OWN
+    wrong = [reward for reward in paid if not least <= reward <= most]
     if wrong:
-        found = f"with {CONSTANT} in its opponent's place an agent was paid {wrong[0]:g}, not {_LEAST:g} to {_MOST:g}"
+        found = f"with {', '.join(fixed)} as its opponents an agent was paid {wrong[0]:g}, not {least:g} to {most:g}"
         advice = "let the policies of config.agents act for their agents (mosaic.learners.agent_roles.read_mapping)"
         raise rehearsal.broken("fixed opponent", found, _PROMISE, advice)
-    proof = ContractProof("fixed opponent", f"its moves are in the returns: {min(paid):g} to {max(paid):g}")
-    return [proof, *_check_env_metrics(setup, rehearsal, events)]
+    kinds = ", ".join(reference.partition(":")[0] for reference in fixed)
+    proof = ContractProof("fixed opponent", f"moves of {kinds} are in the returns: {min(paid):g} to {max(paid):g}")
+    return [proof, *_check_env_metrics(setup, rehearsal, events, fixed)]
 
 
-def _check_env_metrics(setup: ContractSetup, rehearsal: Rehearsal, events: list[MetricEvent]) -> list[ContractProof]:
+def _check_env_metrics(
+    setup: ContractSetup, rehearsal: Rehearsal, events: list[MetricEvent], fixed: Sequence[PolicyID]
+) -> list[ContractProof]:
     """Check that the number in the info of the agent's last steps is a metric of its policy."""
     if not setup.info.env_metrics:
         return []
     told_of = [item for event in events for item in (event.get("policies") or {}).items()]
-    policies = [facts for name, facts in told_of if name != CONSTANT]
+    policies = [facts for name, facts in told_of if name not in fixed]
     told = {facts["custom_metrics"][PLACE] for facts in policies if PLACE in facts.get("custom_metrics", {})}
     if told != {1.0}:
         found = f"infos of the agent's last steps say {PLACE}=1, and its policy reports {sorted(map(str, told))}"
@@ -89,10 +104,10 @@ def _check_env_metrics(setup: ContractSetup, rehearsal: Rehearsal, events: list[
     return [ContractProof("env metrics", f"policies.NAME.custom_metrics.{PLACE} is 1, as the infos say")]
 
 
-def _rewards(event: MetricEvent) -> list[float]:
+def _rewards(event: MetricEvent, fixed: Sequence[PolicyID]) -> list[float]:
     """Return the mean rewards of the policies that learn, or of the whole run if it reports none per policy."""
     policies = event.get("policies") or {}
-    told = [facts.get("reward_mean") for name, facts in policies.items() if name != CONSTANT]
+    told = [facts.get("reward_mean") for name, facts in policies.items() if name not in fixed]
     return [reward for reward in told or [event.get("episode_reward_mean")] if reward is not None]
 
 

@@ -165,6 +165,7 @@ class NativeTraining:
                     files=(policy_file(policy), FACTS),
                     agents=learner.plan.agents_of(policy, agents),
                     stochastic=self._stochastic,
+                    normalized=learner.scaler(policy) is not None,
                 )
                 for policy, name in enumerate(learner.plan.names)
             },

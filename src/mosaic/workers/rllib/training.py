@@ -22,7 +22,6 @@ from mosaic.policies.registry import load_policy
 from mosaic.runners.live_screen import LiveScreen
 from mosaic.runners.screen import why_undrawn
 from mosaic.store.archives.trust import require_trust_to_resume
-from mosaic.store.checkpoints import PolicyEntry
 from mosaic.telemetry.events.info_numbers import PolicyNumbers
 from mosaic.telemetry.frames.sources import EVALUATION, announce_source, remove_rings, withdraw_source
 from mosaic.workers.context import WorkerContext
@@ -306,7 +305,7 @@ class RllibTraining:
 
 
 def _save(context: WorkerContext, training: Training) -> None:
-    from mosaic.workers.rllib.checkpoint.export import export_policies, policy_files
+    from mosaic.workers.rllib.checkpoint.export import export_policies, policy_entries
 
     setup = training.setup
 
@@ -317,26 +316,16 @@ def _save(context: WorkerContext, training: Training) -> None:
     context.checkpoint(
         save,
         env_steps=training.progress.env_steps,
-        policies={
-            name: PolicyEntry(
-                files=policy_files(setup, name), agents=setup.agents_of(name), stochastic=_is_stochastic(setup)
-            )
-            for name in setup.modules
-        },
+        policies=policy_entries(setup),
         reward=training.reward,
         rating=None if training.self_play is None else training.self_play.league.rating,
     )
 
 
-def _is_stochastic(setup: RllibSetup) -> bool:
-    """Return whether the policies give probabilities of actions; those of DQN give values."""
-    return setup.algorithm != "dqn"
-
-
 def _evaluate(context: WorkerContext, training: Training) -> Iterator[Mapping[str, object]]:
     """Play the current policies on fixed seeds, with the default that `run:` has in this env."""
     from mosaic.workers.rllib.checkpoint.controllers import load_policy as load_exported
-    from mosaic.workers.rllib.checkpoint.export import export_policies, export_snapshot
+    from mosaic.workers.rllib.checkpoint.export import export_policies, export_snapshot, gives_probabilities
 
     setup, self_play = training.setup, training.self_play
     with TemporaryDirectory(prefix="mosaic-evaluation-") as name:
@@ -344,7 +333,7 @@ def _evaluate(context: WorkerContext, training: Training) -> Iterator[Mapping[st
         export_policies(folder, setup, training.algo)
 
         def load(spec: EnvSpec, agent: AgentID, folder: Path, policy: PolicyID) -> PolicyController:
-            sampling = default_sampling(spec, stochastic=_is_stochastic(setup))
+            sampling = default_sampling(spec, stochastic=gives_probabilities(setup))
             request = PolicyRequest("the policy that learns", spec, (agent,), sampling=sampling)
             return load_exported(folder, policy, request)
 

@@ -30,6 +30,7 @@ from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners
 from mosaic.workers.loop import Progress
 from mosaic.workers.sb3.assembly import Assembly, env_state, reset_envs, resume_envs
+from mosaic.workers.sb3.checkpoint.facts import Array
 from mosaic.workers.sb3.checkpoint.writer import policy_files, write_policy
 from mosaic.workers.sb3.start import start_model
 from mosaic.workers.sb3.state import kept_generators, load_state, save_state
@@ -167,7 +168,12 @@ class Sb3Training:
             write,
             env_steps=tally.env_steps,
             policies={
-                name: PolicyEntry(files=policy_files(name), agents=assembly.agents_of[name], stochastic=stochastic)
+                name: PolicyEntry(
+                    files=policy_files(name),
+                    agents=assembly.agents_of[name],
+                    stochastic=stochastic,
+                    normalized=self._scaler(name) is not None,
+                )
                 for name in assembly.models
             },
             reward=tally.return_mean(),
@@ -201,8 +207,11 @@ class Sb3Training:
 
     def _write_policies(self, folder: Path) -> None:
         for name, model in self._assembly.models.items():
-            own = name == self._assembly.policy
-            write_policy(model, folder, name, scaler=self._assembly.scaler() if own else None)
+            write_policy(model, folder, name, scaler=self._scaler(name))
+
+    def _scaler(self, policy: str) -> tuple[Array, Array] | None:
+        """Return shift and scale of what a policy sees; those that are not trained see the env's own numbers."""
+        return self._assembly.scaler() if policy == self._assembly.policy else None
 
     def change_env(self, environment: EnvironmentConfig) -> None:
         """Continue in another env: the model and everything it learned stay, episodes and their rewards do not."""

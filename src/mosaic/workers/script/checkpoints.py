@@ -129,7 +129,10 @@ class ProgramFiles:
         beside = statistics_beside(self._folder / each.file)
         statistics = () if beside is None else (str(PurePosixPath(each.file).with_name(beside)),)
         self._names += [name for name in statistics if name not in self._names]
-        return PolicyEntry(files=(each.file, *statistics), agents=each.agents, stochastic=each.stochastic)
+        files = (each.file, *statistics)
+        return PolicyEntry(
+            files=files, agents=each.agents, stochastic=each.stochastic, normalized=bool(statistics) or None
+        )
 
     def _normalised(self, file: str) -> str:
         """Return why the policy in a file cannot play: its VecNormalize statistics cannot be read."""

@@ -206,7 +206,10 @@ class TabularTraining:
         self._context.checkpoint(
             self._write,
             env_steps=self._training.env_steps,
-            policies={name: PolicyEntry(files=(FACTS,), agents=agents) for name, agents in roles.policies.items()},
+            policies={
+                name: PolicyEntry(files=(FACTS,), agents=agents, normalized=False)
+                for name, agents in roles.policies.items()
+            },
             reward=self._reward,
             best_by="env_steps" if both_learn else "reward",
             pickles=False,

@@ -14,6 +14,7 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.vector.encoding import ActionHead, action_code
 from mosaic.models.architecture import Activation, Architecture
 from mosaic.models.layout import LOG_STD, POLICY, VALUE, tensors
+from mosaic.store.checkpoint_record import PolicyEntry
 from mosaic.workers.rllib.checkpoint.controllers import (
     DEVIATIONS,
     FACTS,
@@ -43,6 +44,25 @@ def policy_files(setup: RllibSetup, policy: PolicyID) -> tuple[str, ...]:
     """Return the files of a policy, relative to the folder that it is exported to."""
     weights = f"policy_{list(setup.modules).index(policy)}.safetensors"
     return (FACTS, weights, CONNECTORS) if _has_connectors(setup) else (FACTS, weights)
+
+
+def policy_entries(setup: RllibSetup) -> dict[str, PolicyEntry]:
+    """Return what a checkpoint's manifest says of each policy."""
+    filtered = setup.options.observation_filter == "MeanStdFilter"
+    return {
+        name: PolicyEntry(
+            files=policy_files(setup, name),
+            agents=setup.agents_of(name),
+            stochastic=gives_probabilities(setup),
+            normalized=None if setup.options.env_to_module else filtered,  # a user's connectors may do it too
+        )
+        for name in setup.modules
+    }
+
+
+def gives_probabilities(setup: RllibSetup) -> bool:
+    """Return whether the policies give probabilities of actions; those of DQN give values."""
+    return setup.algorithm != "dqn"
 
 
 def _has_connectors(setup: RllibSetup) -> bool:

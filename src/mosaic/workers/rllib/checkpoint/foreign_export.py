@@ -74,17 +74,22 @@ def convert_folder(source: ForeignSource, folder: Path, request: PolicyRequest) 
     check_algorithm(parts, source)
     named = source.policy is not None or parts.asked is not None
     facts: dict[str, PolicyFacts] = {}
+    filtered: dict[str, bool] = {}
     loaded: dict[str, dict[AgentID, ForeignModule]] = {}
     for number, (name, agents) in enumerate(modules_by_agent(parts, source, request.agents).items()):
         found = {agent: load_module(parts, name, agent) for agent in agents}
         loaded[name] = _fitting(found, request, named=named)
         facts[name] = _save(folder, f"policy_{number}.safetensors", loaded[name], request)
+        filtered[name] = any(_connectors(each.to_module, _FILTER) for each in loaded[name].values())
     (folder / FACTS).write_text(json.dumps({"format": FORMAT, "policies": facts}, indent=1))
     for name, modules in loaded.items():
         _compare(folder, name, modules, request)
     return {
         name: PolicyEntry(
-            files=(FACTS, each["file"]), agents=tuple(each["agents"]), stochastic=each["algorithm"] != "dqn"
+            files=(FACTS, each["file"]),
+            agents=tuple(each["agents"]),
+            stochastic=each["algorithm"] != "dqn",
+            normalized=filtered[name],
         )
         for name, each in facts.items()
     }

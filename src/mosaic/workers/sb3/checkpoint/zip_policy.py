@@ -277,7 +277,9 @@ def convert_zip(source: ForeignSource, folder: Path, request: PolicyRequest) -> 
     make_controller(policy, request).close()  # refuses what does not fit, with the differences
     save_policy(folder / f"{POLICY}.safetensors", policy)
     stochastic = ALGORITHMS[algorithm] in ("actor_critic", "squashed")
-    return {POLICY: PolicyEntry(files=(f"{POLICY}.safetensors",), agents=("*",), stochastic=stochastic)}
+    normalized = policy.scaler is not None
+    files = (f"{POLICY}.safetensors",)
+    return {POLICY: PolicyEntry(files=files, agents=("*",), stochastic=stochastic, normalized=normalized)}
 
 
 def _make(options: Sb3PolicyOptions, request: PolicyRequest) -> PolicyController:
