@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,19 @@ import onnx
 import pytest
 
 import mosaic
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, MosaicError
+from mosaic.envs.catalog import make_env
 from mosaic.evaluation.evaluate import evaluate
 from mosaic.exports import export as export_module
 from mosaic.exports.export import ExportFailedError
 from mosaic.exports.tracing import TracedPolicy, trace_policy
+from mosaic.policies.controller import PolicyRequest
+from mosaic.store.checkpoint_record import environment_of
+from mosaic.store.checkpoints import find_checkpoint
+from mosaic.store.store import Store
 from mosaic.ui.cli.main import main
+from mosaic.workers.tabular.worker import TabularWorker
+from tests.exports import targets
 
 
 def command(*words: str) -> int:
@@ -41,6 +49,16 @@ def test_a_table_becomes_a_file_that_plays(here: Path) -> None:
     found = evaluate("gym/FrozenLake-v1", {"*": "onnx:lake.onnx"}, episodes=2)
     assert len(found.episode_results) == 2
     assert sorted(os.listdir()) == ["lake.onnx", "lake.parity.json"]
+
+
+def test_a_table_in_every_form(here: Path) -> None:
+    found = find_checkpoint(Store().resolve("lake"), "latest")
+    worker, trained_in = TabularWorker(), environment_of(found)
+    with closing(make_env(trained_in)) as env:
+        asked = PolicyRequest("run:lake", env.spec, env.possible_agents)
+    targets.check_targets(
+        lambda: (worker.controller(found, "table", asked), worker.exportable(found, "table", asked)), asked
+    )
 
 
 def test_all_policies_of_a_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,10 +89,28 @@ def test_a_file_that_differs_is_not_kept(
     said = capsys.readouterr().err
     assert "1 of 2 files do not do what their policies do, and nothing was written" in said
     assert "'player_1': outputs differ by up to 0 (allowed: 0.0001), 50.00% of the actions are equal" in said
+    assert "Without a failure: player_0. Type, to export only such: --policy player_0" in " ".join(said.split())
     assert command("hands", "--policy", "player_1", "--out", "old.onnx", "--overwrite") == 1
     assert os.listdir() == []  # an older file would be taken for the result
     with pytest.raises(ExportFailedError):
         mosaic.export("hands", "files")
+
+
+@pytest.mark.parametrize(("error", "code"), [(MosaicError("no graph"), 1), (InputError("too large"), 2)])
+def test_a_policy_without_a_file_is_named_with_the_others(
+    error: MosaicError, code: int, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def first_fails(checkpoint: Any, policy: str, *also: Any) -> list[TracedPolicy]:
+        if policy == "player_0":
+            raise error
+        return []
+
+    monkeypatch.setattr(export_module, "trace_policy", first_fails)
+    assert command("hands", "--out", "files") == code
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"1 of 2 policies cannot be exported, and nothing was written. 'player_0': {error}" in said
+    assert "Without a failure: player_1. Type, to export only such: --policy player_1" in said
+    assert os.listdir() == []
 
 
 def test_files_are_not_replaced_unless_asked(here: Path) -> None:

@@ -27,6 +27,7 @@ from mosaic.models.weights_file import save_weights
 from mosaic.policies.controller import PolicyRequest
 from mosaic.policies.onnx.controller import load_onnx_policy
 from mosaic.workers.native.checkpoint import FACTS, make_controller, make_exportable
+from tests.exports import targets
 from tests.policies.onnx.graphs import request
 
 ROW = spaces.Box(-np.inf, np.inf, (5,), np.float32)
@@ -98,6 +99,40 @@ def test_a_network_acts_alike_as_a_file(name: str, tmp_path: Path) -> None:
         one = alone.act(sample.turn._replace(observations={"a": observation}))
         np.testing.assert_allclose(np.ravel(both["a"]), np.ravel(one["a"]), atol=1e-5)
         np.testing.assert_allclose(np.ravel(both["b"]), np.ravel(one["a"]), atol=1e-5)
+
+
+GODOT = {
+    "discrete": None,
+    "multi-discrete": None,
+    "multi-binary": None,
+    "mixed observation": None,
+    "continuous": targets.BOUNDS,
+    "nested observation": "is inside another part of the observation",
+    "picture": targets.PICTURE,
+    "lstm": targets.MEMORY,
+    "gru with picture": targets.MEMORY,
+}
+
+
+@pytest.mark.parametrize("name", GODOT)
+def test_every_target(name: str, tmp_path: Path) -> None:
+    seen, acts, options = CASES[name]
+    saved(tmp_path, seen, acts, options)
+    asked = request(seen, acts)
+    targets.check_targets(
+        lambda: [make(tmp_path, "policy_0.safetensors", asked) for make in (make_controller, make_exportable)],
+        asked,
+        godot=GODOT[name],
+    )
+
+
+def test_a_network_that_an_opset_cannot_hold_is_refused(tmp_path: Path) -> None:
+    seen, acts, options = CASES["integers"]
+    saved(tmp_path, seen, acts, options)
+    asked = request(seen, acts)
+    made = [make(tmp_path, "policy_0.safetensors", asked) for make in (make_controller, make_exportable)]
+    with pytest.raises(InputError, match=r"cannot be written in opset 9: .*aten::round.* Type: --opset 17"):
+        trace(made[0], made[1], asked, ([], []), ExportSettings(versions=OnnxVersions(9, 4)))
 
 
 @pytest.mark.parametrize("acts", [spaces.Discrete(4), spaces.MultiDiscrete([2, 3])])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mosaic.config.export import ExportOptions
-from mosaic.core.errors import InputError, MissingExtraError, MosaicError, unknown
+from mosaic.core.errors import InputError, MissingExtraError, MosaicError, TrustError, unknown
 from mosaic.core.files import temporary_path, write_atomic, write_new
 from mosaic.core.ids import AgentID
 from mosaic.envs.catalog import make_env
@@ -107,12 +107,20 @@ def export_to(
     with closing(make_env(environment_of(found))) as env:
         spec = env.spec
     written: list[TracedPolicy] = []
+    failed: dict[str, MosaicError] = {}
     for number, name in enumerate(names, 1):
 
         def report(step: Step, done: int, total: int, name: str = name, number: int = number) -> None:
             on_progress(ExportProgress(name, number, len(names), step, done, total))
 
-        written += trace_policy(found, name, spec, settings, report)
+        try:
+            written += trace_policy(found, name, spec, settings, report)
+        except (TrustError, MissingExtraError):
+            raise
+        except MosaicError as error:
+            failed[name] = error
+    if failed:
+        raise _some_failed(failed, names)
     refuse_failures(written, settings)
     on_progress(ExportProgress(names[-1], len(names), len(names), "writing"))
     return _keep(found, target, written, settings)
@@ -172,11 +180,34 @@ def _existing(target: Path) -> list[Path]:
     return [each for each in (target, report_of(target)) if each.is_file() or each.is_symlink()]
 
 
+def _some_failed(failed: Mapping[str, MosaicError], names: Sequence[str]) -> MosaicError:
+    """Return one error for the policies of which no file could be made; it names the others."""
+    first = next(iter(failed.values()))
+    if len(names) == 1:
+        return first
+    reasons = "; ".join(f"'{name}': {error}" for name, error in failed.items())
+    kind = InputError if all(isinstance(error, InputError) for error in failed.values()) else MosaicError
+    message = f"{len(failed)} of {len(names)} policies cannot be exported, and nothing was written. {reasons}"
+    made = kind(message + _alone([name for name in names if name not in failed]))
+    made.__cause__ = first
+    return made
+
+
+def _alone(names: Sequence[str]) -> str:
+    """Return how to export the policies that did not fail."""
+    if not names:
+        return ""
+    return (
+        f" Without a failure: {', '.join(names)}. Type, to export only such: {' '.join(f'--policy {n}' for n in names)}"
+    )
+
+
 def refuse_failures(traced: Sequence[TracedPolicy], settings: ExportSettings) -> None:
     """Raise if one file differs from its policy: nothing is kept then."""
     failed = [each for each in traced if not each.parity.passed]
     if not failed:
         return
+    wrong = {each.policy for each in failed}
     lines = [
         f"'{each.policy}': outputs differ by up to {each.parity.max_abs_diff:.3g} (allowed: {settings.tolerance:g}), "
         f"{each.parity.action_agreement:.2%} of the actions are equal"
@@ -185,7 +216,8 @@ def refuse_failures(traced: Sequence[TracedPolicy], settings: ExportSettings) ->
     raise ExportFailedError(
         f"{len(failed)} of {len(traced)} files do not do what their policies do, and nothing was written. "
         + "; ".join(lines)
-        + ".",
+        + "."
+        + _alone(list(dict.fromkeys(each.policy for each in traced if each.policy not in wrong))),
         traced,
     )
 

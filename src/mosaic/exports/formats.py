@@ -113,12 +113,16 @@ def write_onnx(module: nn.Module, ports: GraphPorts, facts: GraphFacts, versions
             dynamic_axes={name: {0: "batch_size"} for name in names},
             opset_version=versions.opset,
             dynamo=False,
-        )
+        ),
+        versions.opset,
     )
     model = onnx.load_model_from_string(buffer.getvalue())
     model.ir_version = versions.ir_version
     onnx.helper.set_model_props(model, {METADATA: facts.model_dump_json()})
-    onnx.checker.check_model(model, full_check=True)
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise _not_in_opset(str(error), versions.opset) from error
     data: bytes = model.SerializeToString()
     return data
 
@@ -176,16 +180,28 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _traced(make: Callable[[], Any]) -> Any:
+def _traced(make: Callable[[], Any], opset: int = OPSETS[1]) -> Any:
     """Call torch's exporter, whose warnings concern branches that do not depend on data."""
+    from torch.onnx.errors import UnsupportedOperatorError
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return make()
         except MosaicError:
             raise
+        except UnsupportedOperatorError as error:
+            raise _not_in_opset(str(error), opset) from error
         except Exception as error:  # torch raises many kinds for what it cannot trace
             raise MosaicError(f"The policy's network cannot be traced: {str(error).strip()[:500]}") from error
+
+
+def _not_in_opset(reason: str, opset: int) -> MosaicError:
+    """Return the error for a network that an opset cannot express; a later one may."""
+    said = " ".join(reason.split())[:300]
+    if opset < OPSET:
+        return InputError(f"The policy's network cannot be written in opset {opset}: {said} Type: --opset {OPSET}")
+    return MosaicError(f"The policy's network cannot be written in opset {opset}: {said}")
 
 
 def _onnx() -> Any:

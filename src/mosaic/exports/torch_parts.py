@@ -56,10 +56,11 @@ class _OneHot(nn.Module):
         self.columns: Tensor
         self.values: Tensor
         self.register_buffer("columns", torch.as_tensor(columns, dtype=torch.int64))
-        self.register_buffer("values", torch.as_tensor(values, dtype=torch.float32))
+        self.register_buffer("values", torch.as_tensor(values, dtype=torch.int64))
 
     def forward(self, leaf: Tensor) -> Tensor:
-        return (leaf.flatten(1).index_select(1, self.columns) == self.values).to(torch.float32)
+        numbers = leaf.flatten(1).to(torch.int64)  # opsets before 11 compare whole numbers only
+        return (numbers.index_select(1, self.columns) == self.values).to(torch.float32)
 
 
 class _Picture(nn.Module):
@@ -204,7 +205,7 @@ class _Digits(nn.Module):
     def forward(self, leaf: Tensor) -> Tensor:
         numbers = leaf.flatten(1).to(torch.float64)
         if not self._binned:
-            return (numbers - self.low).round().to(torch.int64)
+            return torch.floor(numbers - self.low + 0.5).to(torch.int64)
         inside = torch.minimum(torch.maximum(numbers, self.low), self.high) - self.low
         return torch.minimum(torch.floor(inside * self.count / self.span), self.count - 1.0).to(torch.int64)
 

@@ -24,6 +24,7 @@ from mosaic.workers.rllib.checkpoint.controllers import FACTS, FORMAT, MODULE, l
 from mosaic.workers.rllib.checkpoint.exportable import make_exportable
 from mosaic.workers.rllib.env.encoding import OBSERVATION, agent_code
 from mosaic.workers.rllib.learner.modules import module_class
+from tests.exports import targets
 from tests.policies.onnx.graphs import request
 
 ROW = spaces.Box(-3, 3, (5,), np.float32)
@@ -38,7 +39,11 @@ CASES: dict[str, tuple[str, spaces.Space[Any], spaces.Space[Any], dict[str, Any]
     "ppo with pictures": ("ppo", PICTURE, spaces.Discrete(3), {}),
     "ppo with numbers": ("ppo", ROW, FORCE, {}),
     "sac": ("sac", ROW, FORCE, {"twin_q": True}),
+    "impala": ("impala", ROW, spaces.MultiDiscrete([2, 3]), {}),
     "dqn with distributions": ("dqn", ROW, spaces.Discrete(3), VALUES),
+    "dqn with two streams": ("dqn", ROW, spaces.Discrete(3), {**VALUES, "num_atoms": 1}),
+    "dqn with one stream": ("dqn", ROW, spaces.Discrete(3), {**VALUES, "num_atoms": 1, "dueling": False}),
+    "dqn with pictures": ("dqn", PICTURE, spaces.Discrete(3), {**VALUES, "num_atoms": 1}),
 }  # fmt: skip
 
 
@@ -82,6 +87,24 @@ def test_a_module_acts_alike_as_a_file(name: str, tmp_path: Path) -> None:
     _, parity = trace(*made, asked, ([], samples), ExportSettings())
     assert parity.passed, parity
     assert bool(made[1].memory) == (masked or "memory" in name)
+
+
+GODOT = {
+    "ppo with memory": targets.MEMORY,
+    "sac": targets.BOUNDS,
+    "impala": None,
+    "dqn with two streams": None,
+}
+
+
+@pytest.mark.parametrize("name", GODOT)
+def test_every_target(name: str, tmp_path: Path) -> None:
+    asked = written(tmp_path, CASES[name])
+    targets.check_targets(
+        lambda: (load_policy(tmp_path, "shared", asked), make_exportable(tmp_path, "shared", asked)),
+        asked,
+        godot=GODOT[name],
+    )
 
 
 def test_a_users_own_code_is_refused(tmp_path: Path) -> None:

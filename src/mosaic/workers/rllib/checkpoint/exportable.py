@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,6 +13,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from ray.rllib.algorithms.dqn.default_dqn_rl_module import QF_PREDS
 from ray.rllib.core.columns import Columns
+from ray.rllib.core.models.base import ENCODER_OUT
 from torch import Tensor, nn
 
 from mosaic.core.errors import InputError
@@ -112,8 +113,13 @@ class ModuleFunction(nn.Module):
         if state is not None:
             shown = {key: part.unsqueeze(1) for key, part in shown.items()} if self._masked else shown.unsqueeze(1)
             batch = {Columns.OBS: shown, Columns.STATE_IN: self._unpacked(state)}
-        ask: Callable[[Any], Any] = self.module.compute_q_values if self._values else self.module.forward_inference  # type: ignore[assignment]
-        answer = ask(batch)
+        module: Any = self.module
+        if not self._values:
+            answer = module.forward_inference(batch)
+        elif module.uses_dueling and module.num_atoms == 1:
+            answer = _dueling_values(module, batch)
+        else:
+            answer = module.compute_q_values(batch)
         outputs: Tensor = answer[QF_PREDS if self._values else Columns.ACTION_DIST_INPUTS]
         outputs = outputs.reshape(row.shape[0], -1)[:, : self._width]  # the means, without the deviations behind them
         if self._numbers and self._squash:
@@ -129,6 +135,14 @@ class ModuleFunction(nn.Module):
         parts = torch.split(state, [prod(shape) for shape in self._shapes], 1)
         shaped = (part.reshape(-1, *shape) for part, shape in zip(parts, self._shapes, strict=True))
         return _like(self._initial, shaped)
+
+
+def _dueling_values(module: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a dueling network; RLlib's own takes a mean without NaN, which ONNX does not have."""
+    made = dict(module.encoder(batch))
+    advantages, value = module.af(made[ENCODER_OUT]), module.vf(made[ENCODER_OUT])
+    made[QF_PREDS] = advantages - advantages.mean(-1, keepdim=True) + value
+    return made
 
 
 def _leaves(states: States) -> Iterator[Any]:
