@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ppo_rows.measure import Plan, gate, in_turn, show_speed
+from ppo_rows.measure import Outcome, Plan, gate, in_turn, show_speed
 from rllib_rows.asking import ask_speed
 
 _SCRIPTS = Path(__file__).parent
@@ -33,6 +33,7 @@ MANY: dict[str, Any] = {
     "params": {"n_steps": 16, "batch_size": 2048, "n_epochs": 4, "gamma": 0.98, "gae_lambda": 0.8,
                "learning_rate": 3e-3},
 }  # fmt: skip
+TWICE_FROM = 32  # Acrobot envs: its steps cost as much as SB3's learning
 
 
 def ppo(plan: Plan) -> None:
@@ -52,13 +53,41 @@ def twin(plan: Plan) -> None:
     _compare(plan, "PPO CartPole, 512 compiled envs, env steps/s", question, 300_000, goal=150, at_least=2.0)
 
 
+def twins(plan: Plan) -> None:
+    """Print a table over envs and their number: SB3's PPO on compiled twins, and on its two own vector envs."""
+    steps = 8192 * (2 if plan.quick else 6)
+    options = {"batch_size": 2048, "n_epochs": 4, "learning_rate": 3e-3}
+    core = {max(os.sched_getaffinity(0))}
+    for env in ("CartPole-v1", "Acrobot-v1", "Pendulum-v1"):
+        for envs in (8, 16, 32, 128):
+            params = {**options, "n_steps": 8192 // envs}
+            asked = {"env": env, "algorithm": "ppo", "envs": envs, "params": params, "steps": steps}
+            ours, peer = in_turn(
+                plan.repeats,
+                lambda seed, asked=asked: _ask("through_mosaic", {**asked, "compiled": True, "seed": seed}, core),
+                lambda seed, asked=asked: _ask("by_hand", {**asked, "seed": seed}, core),
+            )
+            goal = 2.0 if env == "Acrobot-v1" and envs >= TWICE_FROM else None
+            show_speed(f"PPO {env}, {envs} compiled envs, env steps/s", ours, peer, "DummyVecEnv", goal)
+            if envs <= 16:
+                (own,) = in_turn(
+                    plan.repeats,
+                    lambda seed, asked=asked: _ask("by_hand", {**asked, "seed": seed, "processes": True}, None),
+                )
+                show_speed("  the same beside processes, env steps/s", ours, own, "SubprocVecEnv")
+
+
+def _ask(script: str, question: dict[str, Any], cores: set[int] | None) -> Outcome:
+    return ask_speed(str(_SCRIPTS / f"{script}.py"), question, cores)
+
+
 def _compare(plan: Plan, what: str, question: dict[str, Any], steps: int, *, goal: float, at_least: float) -> None:
     core = {max(os.sched_getaffinity(0))}
     asked = {**question, "steps": steps // 5 if plan.quick else steps}
     ours, peer = in_turn(
         plan.repeats,
-        lambda seed: ask_speed(str(_SCRIPTS / "through_mosaic.py"), {**asked, "seed": seed}, core),
-        lambda seed: ask_speed(str(_SCRIPTS / "by_hand.py"), {**asked, "seed": seed}, core),
+        lambda seed: _ask("through_mosaic", {**asked, "seed": seed}, core),
+        lambda seed: _ask("by_hand", {**asked, "seed": seed}, core),
     )
     for seed, (one, other) in enumerate(zip(ours, peer, strict=True)):
         same = abs(one.reward - other.reward) < 1e-6 * max(1.0, abs(other.reward))

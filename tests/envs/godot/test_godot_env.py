@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from mosaic.core.errors import MosaicError
 from mosaic.core.turn import digest
 from mosaic.envs.adapters.to_pettingzoo import as_pettingzoo
 from mosaic.envs.contract.check import check_env
@@ -72,6 +73,20 @@ def test_actions_reach_the_game_in_its_own_parts(started, tmp_path, kind, action
     env.close()
     (line,) = [line for line in (tmp_path / "log").read_text().splitlines() if '"type":"action"' in line]
     assert line.endswith('> {"type":"action","action":[' + str(sent).replace("'", '"').replace(" ", "") + "]}")
+
+
+@pytest.mark.parametrize("actions", ["flat", "dict"])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_an_action_that_is_not_finite_is_refused_and_not_sent(started, tmp_path, actions, number):
+    env = started("--names=a,b", actions=actions, log=str(tmp_path / "log"))
+    env.reset(1)
+    move = np.array([0.5, number], np.float32)
+    bad = {"move": move, "jump": 0} if actions == "dict" else np.concatenate([move, np.zeros(3, np.float32)])
+    good = {"move": np.zeros(2, np.float32), "jump": 0} if actions == "dict" else np.zeros(5, np.float32)
+    with pytest.raises(MosaicError, match=r"The action for 'b_0' of godot/.* is not finite: \[0.5, (nan|inf)"):
+        env.step({"a_0": good, "b_0": bad})
+    env.step({"a_0": good, "b_0": good})  # the game is still there
+    assert "null" not in (tmp_path / "log").read_text()
 
 
 def test_an_image_is_an_array_of_bytes(started):

@@ -107,6 +107,14 @@ FAULTS = {
     "version": "The game speaks version 1 of the protocol, and Mosaic speaks 0.7.",
     "nan": "The game sent a number that is NaN or infinite:",
     "size": "its observation 'obs' has 2 numbers, and the game declared 3; sizes must not change",
+    "name": "The game calls a policy '../etc': a name begins with a letter",
+    "die": "something went wrong in the game",
+    "hang": "answer",
+}
+WORKERS = {  # with options that let the fault come in the first rollout
+    "native": ("--set", "training.params.n_steps=16"),
+    "sb3": ("--set", "training.params.n_steps=16"),
+    "rllib": ("--set", "training.params.train_batch_size_per_learner=64"),
 }
 
 
@@ -115,11 +123,24 @@ def words_for(game, fault, pids):
     return (f"godot/{game}", *(word for option in options for word in ("--set", f"environment.options.{option}")))
 
 
-@pytest.mark.parametrize(("fault", "code"), [("version", 2), ("nan", 1), ("size", 1)])
+def _failing():
+    for worker in WORKERS:
+        for fault, code in (("version", 2), ("name", 2), ("nan", 1), ("size", 1), ("die", 1), ("hang", 1)):
+            # A start of Ray takes seconds, and what is refused before a run begins is the same for every worker.
+            slow = worker == "rllib" or fault == "hang" or (worker == "sb3" and fault not in ("nan", "size"))
+            yield pytest.param(worker, fault, code, marks=[pytest.mark.slow] if slow else [])
+
+
+@pytest.mark.parametrize(("worker", "fault", "code"), list(_failing()))
 @pytest.mark.usefixtures("runs_here")
-def test_a_faulty_game_ends_training_with_the_reason(command, exported, tmp_path, fault, code):  # noqa: F811
+def test_a_faulty_game_ends_training_with_the_reason(command, exported, tmp_path, worker, fault, code):  # noqa: F811
     pids = tmp_path / "pids"
-    answer = command("train", *words_for(exported, fault, pids), "--worker", "native", "--steps", "64")
+    words = (
+        *words_for(exported, fault, pids),
+        "--set",
+        f"environment.options.timeout_s={1 if fault == 'hang' else 20}",
+    )
+    answer = command("train", *words, "--worker", worker, "--steps", "64", *WORKERS[worker])
     assert answer.code == code
     assert FAULTS[fault] in " ".join(answer.err.split())
     runs = mosaic.Trainer().runs()

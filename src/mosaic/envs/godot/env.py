@@ -17,7 +17,7 @@ from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.envs.godot.game import Game
 from mosaic.envs.godot.messages import CallReply, GameError, GameInfo, Json, ResetReply, StepReply, check_count
 from mosaic.envs.godot.options import GodotOptions
-from mosaic.envs.godot.spaces import action_code, observation_code
+from mosaic.envs.godot.spaces import NotFiniteActionError, action_code, observation_code
 
 _UNNAMED = "shared_policy"  # what the plug-in calls the policy of an agent to which the game gives none
 _TIME_IS_UP = ("truncated", "TimeLimit.truncated")  # keys of an info
@@ -98,10 +98,16 @@ class GodotEnv:
             raise RuntimeError("step() after the end of the episode: call reset() first.")
         if actions.keys() != self._last.keys():
             raise ValueError(f"Actions for {sorted(actions)}, but {sorted(self._last)} must act.")
-        sent = [
-            code.encode(actions[agent]) if agent in actions else code.neutral
-            for agent, code in self._action_codes.items()
-        ]
+        sent: list[dict[str, object]] = []
+        try:
+            for agent, code in self._action_codes.items():
+                sent.append(code.encode(actions[agent]) if agent in actions else code.neutral)
+        except NotFiniteActionError as error:
+            agent = self.possible_agents[len(sent)]
+            raise NotFiniteActionError(
+                f"The action for '{agent}' of {self.spec.env_id} {error}. Nothing was sent to the game: look at the "
+                "policy that acts, and if it learns, at its learning rate."
+            ) from error
         if self.game.player is self:
             self.game.send_step(sent)
         self._sent = actions

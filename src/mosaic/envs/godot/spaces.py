@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from gymnasium import spaces
 from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
+from mosaic.core.errors import MosaicError
 from mosaic.core.turn import Action, Observation
 from mosaic.envs.godot.messages import ActionPart, ActionParts, GameError, Json, ObservationPart, ObservationParts
 
@@ -142,6 +144,10 @@ def _choice_reader(choices: int) -> Callable[[Json], object]:
     return read
 
 
+class NotFiniteActionError(MosaicError):
+    """Action with a number that is NaN or infinite."""
+
+
 @dataclass(frozen=True, slots=True)
 class GameActionCode:
     """Action space of an agent, and how to write its actions for the game."""
@@ -187,7 +193,7 @@ def _separate(parts: ActionParts) -> tuple[Space[object], Encode]:
 
     def encode(action: Action) -> dict[str, object]:
         return {
-            key: int(action[key]) if _chooses(part) else _clamped(np.asarray(action[key]).tolist())
+            key: int(action[key]) if _chooses(part) else _clamped(_finite(np.asarray(action[key]).tolist()))
             for key, part in parts.items()
         }
 
@@ -205,7 +211,7 @@ def _flat(parts: ActionParts) -> tuple[Space[object], Encode]:
     blocks = list(zip(keys, choices, map(slice, bounds[:-1], bounds[1:]), strict=True))
 
     def encode(action: Action) -> dict[str, object]:
-        row: list[float] = np.asarray(action).tolist()
+        row = _finite(np.asarray(action).tolist())
         sent: dict[str, object] = {}
         for key, chooses, where in blocks:
             part = row[where]
@@ -213,6 +219,13 @@ def _flat(parts: ActionParts) -> tuple[Space[object], Encode]:
         return sent
 
     return spaces.Box(-1, 1, (bounds[-1],), np.float32), encode
+
+
+def _finite(numbers: list[float]) -> list[float]:
+    """Return the numbers; JSON has neither NaN nor infinity, and the game would read null."""
+    if not math.isfinite(sum(numbers)):
+        raise NotFiniteActionError(f"is not finite: {str(numbers)[:80]}")
+    return numbers
 
 
 def _clamped(numbers: list[float]) -> list[float]:
