@@ -114,7 +114,7 @@ FAULTS = {
 WORKERS = {  # with options that let the fault come in the first rollout
     "native": ("--set", "training.params.n_steps=16"),
     "sb3": ("--set", "training.params.n_steps=16"),
-    "rllib": ("--set", "training.params.train_batch_size_per_learner=64"),
+    "rllib": ("--set", 'training.params={"train_batch_size_per_learner": 64, "minibatch_size": 32}'),
 }
 
 

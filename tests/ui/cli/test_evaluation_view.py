@@ -3,7 +3,7 @@
 import json
 
 from mosaic.store.index.summary import last_evaluation
-from mosaic.ui.cli.evaluation_view import evaluation_rows, evaluation_title
+from mosaic.ui.cli.evaluation_view import evaluation_rows, evaluation_title, own_metrics
 from mosaic.ui.web.data.chart_groups import families
 
 RESULTS = {"episodes": 3, "reward_mean": 0.25, "wins": 2, "draws": 0, "losses": 1}
@@ -77,3 +77,9 @@ def test_several_opponents_have_curves_by_opponent_only():
     ]
     found = [(family.title, set(family.curves)) for family in families(names)]
     assert found == [("Return", {"all"}), ("Return in evaluations by opponent", {"random", "run:x/learner"})]
+
+
+def test_own_metrics_are_listed_by_policy():
+    event = {"custom_metrics": {"shoes": 42}, "policies": {"dog": {"custom_metrics": {"bites": 0.25}}, "cat": {}}}
+    assert own_metrics(event) == [["–", "shoes", "42"], ["dog", "bites", "0.25"]]
+    assert own_metrics({}) == []

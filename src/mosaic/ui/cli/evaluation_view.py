@@ -1,4 +1,4 @@
-"""Last evaluation of a run as a table: every agent and snapshot with its policy, opponents and results."""
+"""Last evaluation of a run, and the user's own metrics, as tables."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ def evaluation_rows(event: Mapping[str, Any]) -> list[list[str]]:
     ]
     snapshots: Sequence[Mapping[str, Any]] = event.get("snapshots") or ()
     return rows + [["", "", str(facts.get("snapshot")), *_results(facts)] for facts in snapshots]
+
+
+def own_metrics(event: Mapping[str, Any]) -> list[list[str]]:
+    """Return policy, name and value of each custom metric of an iteration, those of the whole run first."""
+    named = [("", event), *(event.get("policies") or {}).items()]
+    return [
+        [policy or "–", name, f"{value:.4g}" if isinstance(value, int | float) else str(value)]
+        for policy, facts in named
+        for name, value in (facts.get("custom_metrics") or {}).items()
+    ]
 
 
 def _others(others: Mapping[str, str]) -> str:

@@ -92,7 +92,7 @@ def list_(
 def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
     """Show a run: state, attempts, checkpoints, last evaluation, configuration."""
     from mosaic.ui.cli.backend import open_backend
-    from mosaic.ui.cli.evaluation_view import EVALUATION_COLUMNS, evaluation_rows, evaluation_title
+    from mosaic.ui.cli.evaluation_view import EVALUATION_COLUMNS, evaluation_rows, evaluation_title, own_metrics
     from mosaic.ui.cli.output import out, print_json, print_table
 
     with open_backend(server) as runs:
@@ -112,6 +112,8 @@ def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False
             for stage in details.stages
         ]
         print_table("Curriculum", ["stage", "from env steps", "options"], stages, ["from env steps"])
+    if own := own_metrics(last):
+        print_table("Own metrics in the last report", ["policy", "metric", "value"], own, ["value"])
     points = [[f"{c.env_steps:,}", _why_best(c) if c.best else "", c.path] for c in details.checkpoints]
     print_table("Checkpoints", ["env steps", "", "folder"], points, ["env steps"])
     for event in details.last_evaluation:
