@@ -1,7 +1,7 @@
 """Env runners while they sample: counters for the driver, and rollouts that end when a stop is requested.
 
 RLlib tells nothing about an iteration before its end, which may be minutes away in a slow env. Both directions use
-Ray's key-value store, which all nodes of a cluster share.
+Ray's key-value store, which all nodes of a cluster share, or memory where the driver itself steps the envs.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ class _Session:
     """State of a session in this process: whether a stop is requested, and whether the iteration should end."""
 
     def __init__(self) -> None:
+        self.is_drivers = False  # then a request for a stop is made in this process
+        self.told: dict[str, Counted] = {}  # of a runner in the driver's process
         self.stop_requested = False
         self.asked_at_s = -_EVERY_S
         self.iteration_ends = False
@@ -95,7 +97,9 @@ def _state(session: str) -> _Session:
 
 
 def begin_iteration(session: str) -> None:
-    _state(session).iteration_ends = False
+    """Begin an iteration of the driver, in its process."""
+    state = _state(session)
+    state.is_drivers, state.iteration_ends = True, False
 
 
 def end_iteration(session: str) -> None:
@@ -105,7 +109,10 @@ def end_iteration(session: str) -> None:
 
 def stop_requested(session: str) -> bool:
     """Return whether the driver requested a stop; cheap enough to be called at every step."""
-    state, now_s = _state(session), monotonic()
+    state = _state(session)
+    if state.is_drivers:
+        return state.stop_requested
+    now_s = monotonic()
     if not state.stop_requested and now_s - state.asked_at_s >= _EVERY_S and _internal_kv_initialized():  # type: ignore[no-untyped-call]
         state.asked_at_s = now_s
         state.stop_requested = bool(_internal_kv_exists(_stop_key(session), namespace=NAMESPACE))
@@ -134,7 +141,8 @@ class RunnerCounters:
     """Counters of one env runner, published while it samples."""
 
     def __init__(self, session: str, clock: Callable[[], float] = monotonic) -> None:
-        self._key = f"{session}/runner/{uuid4().hex}".encode()  # a restarted runner begins at 0
+        self._session = session
+        self._key = f"{session}/runner/{uuid4().hex}"  # a restarted runner begins at 0
         self._clock, self._published_at_s = clock, clock()
         self.env_steps = self.episodes = 0
         self._records: deque[EpisodeRecord] = deque(maxlen=_KEPT)
@@ -151,9 +159,12 @@ class RunnerCounters:
 
     def publish(self) -> None:
         self._published_at_s = self._clock()
-        if _internal_kv_initialized():  # type: ignore[no-untyped-call]
-            told = {"env_steps": self.env_steps, "episodes": self.episodes, "records": list(self._records)}
-            _internal_kv_put(self._key, json.dumps(told).encode(), overwrite=True, namespace=NAMESPACE)
+        told = Counted(env_steps=self.env_steps, episodes=self.episodes, records=list(self._records))
+        state = _state(self._session)
+        if state.is_drivers:
+            state.told[self._key] = told
+        elif _internal_kv_initialized():  # type: ignore[no-untyped-call]
+            _internal_kv_put(self._key.encode(), json.dumps(told).encode(), overwrite=True, namespace=NAMESPACE)
 
 
 class Counted(TypedDict):
@@ -194,6 +205,8 @@ class SamplingView:
 
 def _read(session: str) -> dict[str, Counted]:
     """Return what each runner published last: two requests, regardless of the number of runners."""
+    if here := dict(_state(session).told):
+        return here
     if not _internal_kv_initialized():  # type: ignore[no-untyped-call]
         return {}
     keys = _internal_kv_list(f"{session}/runner/".encode(), namespace=NAMESPACE)

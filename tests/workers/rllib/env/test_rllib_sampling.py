@@ -1,0 +1,88 @@
+"""Counters and stops of env runners: in the driver's process through memory, elsewhere through Ray's store."""
+
+import json
+
+import pytest
+
+from mosaic.workers.rllib.env import sampling
+from mosaic.workers.rllib.env.sampling import IterationLimit, RunnerCounters, SamplingView, StepLimit
+
+SESSION = "run#1"
+
+
+class Store:
+    """Ray's key-value store in memory, which counts what is asked of it."""
+
+    def __init__(self, monkeypatch):
+        self.values, self.requests = {}, 0
+        monkeypatch.setattr(sampling, "_internal_kv_initialized", lambda: True)
+        for name in ("exists", "put", "list", "del"):
+            monkeypatch.setattr(sampling, f"_internal_kv_{name}", getattr(self, f"{name}_"))
+        monkeypatch.setattr(sampling, "internal_kv_get_gcs_client", lambda: self)
+
+    def exists_(self, key, namespace):
+        self.requests += 1
+        return key in self.values
+
+    def put_(self, key, value, overwrite=True, namespace=None):
+        self.requests += 1
+        self.values[key] = value
+
+    def list_(self, prefix, namespace):
+        self.requests += 1
+        return [key for key in self.values if key.startswith(prefix)]
+
+    def del_(self, key, del_by_prefix, namespace):
+        self.values = {name: value for name, value in self.values.items() if not name.startswith(key)}
+
+    def internal_kv_multi_get(self, keys, namespace):
+        self.requests += 1
+        return {key: self.values[key] for key in keys}
+
+
+@pytest.fixture
+def store(monkeypatch):
+    made = Store(monkeypatch)
+    yield made
+    sampling.forget(SESSION)
+    assert made.values == {}
+
+
+def record(value):
+    return {"length": 2, "returns": {"a": value}, "played": {}, "policies": {"a": "shared"}}
+
+
+def sample(counters, steps, *returns):
+    for _ in range(steps):
+        counters.step()
+    for value in returns:
+        counters.end_episode(record(value))
+    counters.publish()
+
+
+def test_a_runner_elsewhere_publishes_in_rays_store_and_asks_it_for_a_stop(store):
+    counters, view = RunnerCounters(SESSION), SamplingView(SESSION)
+    sample(counters, 5, 1.0)
+    assert [json.loads(value)["env_steps"] for value in store.values.values()] == [5]
+    assert view.current() == (5, 1, [record(1.0)])
+    assert StepLimit(10, SESSION) > 4
+    sampling._state(SESSION).asked_at_s = float("-inf")
+    store.values[f"{SESSION}/stop".encode()] = b"1"
+    assert not StepLimit(10, SESSION) > 4
+    assert StepLimit(10, SESSION) > 0, "RLlib cannot learn from nothing"
+
+
+def test_the_drivers_own_runner_needs_no_request(store):
+    counters, view = RunnerCounters(SESSION), SamplingView(SESSION)
+    sampling.begin_iteration(SESSION)
+    sample(counters, 5, 1.0)
+    assert (view.current(), store.requests) == ((5, 1, [record(1.0)]), 0)
+    view.complete(5, 1)
+    sample(counters, 3, 2.0, 4.0)
+    assert (view.current(), store.requests) == ((3, 2, [record(2.0), record(4.0)]), 0)
+    assert StepLimit(10, SESSION) > 4
+    assert (bool(IterationLimit(10, SESSION)), store.requests) == (True, 0)
+    sampling.request_stop(SESSION)
+    assert not StepLimit(10, SESSION) > 4
+    assert not IterationLimit(10, SESSION)
+    assert f"{SESSION}/stop".encode() in store.values, "for runners in other processes"
