@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mosaic.config.sections import INTERVALS, EnvironmentConfig, split_id
-from mosaic.core.reference import FILES, absolute_file, split_reference
+from mosaic.core.reference import COMMAND, FILES, absolute_command, absolute_file, split_reference
 from mosaic.core.user_code import PREFIX
 
 _WHOLE = ("agents", "policies_to_train")  # rules depend on their order, so a layer replaces all of them
@@ -128,6 +128,8 @@ def absolute_reference(reference: str, folder: Path) -> str:
     kind, rest = split_reference(reference)
     if kind in FILES:
         return absolute_file(reference, folder)
+    if kind == COMMAND:
+        return absolute_command(reference, folder)
     if not reference.startswith(PREFIX):
         return reference
     file, dot_py, name = rest.partition(".py:")

@@ -13,7 +13,7 @@ from pathlib import Path
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.core.reference import FILES, absolute_file, split_path, split_reference
+from mosaic.core.reference import COMMAND, FILES, absolute_command, absolute_file, split_path, split_reference
 from mosaic.core.user_code import PREFIX, absolute_code
 
 PROJECT_FILE = "mosaic.toml"
@@ -109,7 +109,7 @@ def _names_program(reference: str, home: Path | None) -> bool:
     path = reference.partition(",")[0]
     if path.endswith(".safetensors") and name != "run":  # a saved table
         return not _is_inside(path, home)
-    return name in ("python", "uci", "godot", "http", "https") or reference.startswith("godot/")
+    return name in ("python", "uci", COMMAND, "godot", "http", "https") or reference.startswith("godot/")
 
 
 def _is_inside(path: str, home: Path | None) -> bool:
@@ -122,7 +122,7 @@ def _is_inside(path: str, home: Path | None) -> bool:
 def _is_written_reference(text: str) -> bool:
     """Return whether the text is a complete reference; among a worker's own options anything less is plain text."""
     name, rest = split_reference(text)
-    return bool(_CODE.match(text)) or (bool(rest) and name in (*FILES, "uci")) or text.startswith(_ADDRESSES)
+    return bool(_CODE.match(text)) or (bool(rest) and name in (*FILES, "uci", COMMAND)) or text.startswith(_ADDRESSES)
 
 
 _ADDRESSES = ("http://", "https://", "godot/")
@@ -189,9 +189,16 @@ def _absolute_table(table: Mapping[str, object]) -> dict[str, object]:
 def _absolute(value: object) -> object:
     match value:
         case str():
-            return absolute_file(value, Path.cwd()) if split_reference(value)[0] in FILES else absolute_code(value)
+            return _absolute_reference(value)
         case Mapping():
             return _absolute_table(value)
         case list() | tuple():
             return [_absolute(item) for item in value]
     return value
+
+
+def _absolute_reference(text: str) -> str:
+    name, _ = split_reference(text)
+    if name in FILES:
+        return absolute_file(text, Path.cwd())
+    return absolute_command(text, Path.cwd()) if name == COMMAND else absolute_code(text)

@@ -17,8 +17,9 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-PATH = "path"  # the only leading option whose value may contain commas
+PATHS = ("path", "command")  # the leading options whose value may contain commas
 FILES = ("bundle", "checkpoint", "onnx", "sb3")  # kinds of policies whose path follows the colon
+COMMAND = "process"  # the kind of policy that starts a program
 _OPTION = re.compile(r",+(?=[A-Za-z_]\w*=)")
 _NAMED = re.compile(r"[A-Za-z_]\w*=")
 Model = TypeVar("Model", bound=Options)
@@ -47,15 +48,22 @@ def absolute_file(reference: str, folder: str | os.PathLike[str]) -> str:
     return f"{kind}:{absolute}{',' if options else ''}{options}"
 
 
+def absolute_command(reference: str, folder: str | os.PathLike[str]) -> str:
+    """Return `process:COMMAND,…` with the folder that its program is to be started in."""
+    _, rest = split_reference(reference)
+    named = any(part.startswith("folder=") for part in _OPTION.split(rest))
+    return reference if named or not rest else f"{reference},folder={os.path.abspath(folder)}"
+
+
 def parse_options(reference: str, text: str, model: type[Model], first: str | None = None) -> Model:
     """Parse `elo=1500,depth=3` into an instance of the model.
 
     `first` is the field of a leading part without `=` (a path).
     """
     values: dict[str, str] = {}
-    if first == PATH and not _NAMED.match(text):
+    if first in PATHS and not _NAMED.match(text):
         leading, text = split_path(text)
-        values |= {PATH: leading} if leading else {}
+        values |= {first: leading} if leading else {}
         first = None
     for index, part in enumerate(filter(None, text.split(","))):
         key, equals, value = part.partition("=")

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import selectors
-import signal
-import subprocess
-import weakref
-from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from time import monotonic
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from mosaic.core.errors import InputError
-from mosaic.policies.controller import PolicyError, PolicyTimeoutError
+from mosaic.policies.controller import PolicyError
+from mosaic.policies.line_process import Deadline, LineProcess
 from mosaic.policies.uci.options import EngineOptions, go_command
 
 _OPTION = re.compile(r"option\s+name\s+(?P<name>.+?)\s+type\s+(?P<kind>\w+)(?P<rest>.*)")
@@ -76,127 +68,6 @@ def _checked(option: str, value: int, offer: Offer | None, reference: str) -> in
     return value
 
 
-_LONGEST_LINE = 1 << 20
-_CHUNK = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """End of a wait; never, where the limit is None."""
-
-    limit_s: float | None
-    started_s: float
-    clock: Callable[[], float]
-
-    @classmethod
-    def after(cls, limit_s: float | None, clock: Callable[[], float] = monotonic) -> Deadline:
-        return cls(limit_s, clock(), clock)
-
-    def left_s(self) -> float | None:
-        return None if self.limit_s is None else max(0.0, self.started_s + self.limit_s - self.clock())
-
-
-class LineProcess:
-    """Process that talks in lines; call `end` when done (losing the last reference also ends it).
-
-    Every wait for it has a limit. It ends with this process even if that is killed: its standard input is closed then,
-    on which engines quit (Stockfish even in the middle of a search). The kernel's parent-death signal would be sent as
-    soon as the *thread* that started the process ends.
-    """
-
-    def __init__(self, program: Path) -> None:
-        self.program = program
-        self._process = _start(program)
-        self._finish = weakref.finalize(self, _end, self._process, os.getpid())
-        self._stdin = _pipe(self._process.stdin)
-        self._stdout = _pipe(self._process.stdout)
-        self._readable = selectors.PollSelector()
-        self._readable.register(self._stdout, selectors.EVENT_READ)
-        self._unread = b""
-        self._asked = ""
-        self._last_lines: deque[str] = deque(maxlen=5)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def send(self, line: str) -> None:
-        self._asked = line
-        try:
-            self._stdin.write(line.encode() + b"\n")
-        except BrokenPipeError as error:
-            raise self._death() from error
-
-    def read_line(self, deadline: Deadline) -> str:
-        while b"\n" not in self._unread:
-            self._read_more(deadline)
-        line, _, self._unread = self._unread.partition(b"\n")
-        text = line.decode(errors="replace").strip()
-        self._last_lines.append(text)
-        return text
-
-    def end(self) -> None:
-        """Kill the process and all that it started; may be called twice."""
-        self._finish()
-
-    def failure(self, what: str) -> PolicyError:
-        """Return an error that says what the program did and its last output."""
-        return PolicyError(f"{self.program} {what} {self._last_output()}")
-
-    def _read_more(self, deadline: Deadline) -> None:
-        left_s = deadline.left_s()
-        if left_s == 0 or not self._readable.select(left_s):
-            self.end()
-            raise PolicyTimeoutError(
-                f"{self.program} did not respond to '{self._asked}' within {deadline.limit_s:g} s and was terminated. "
-                f"{self._last_output()}"
-            )
-        chunk = os.read(self._stdout.fileno(), _CHUNK)
-        if not chunk:
-            raise self._death()
-        self._unread += chunk
-        if len(self._unread) > _LONGEST_LINE and b"\n" not in self._unread:
-            raise self.failure("wrote a line without an end.")
-
-    def _death(self) -> PolicyError:
-        self.end()
-        self._last_lines.extend(self._unread.decode(errors="replace").splitlines()[-5:])
-        return self.failure(f"exited (status {self._process.returncode}) on the command '{self._asked}'.")
-
-    def _last_output(self) -> str:
-        lines = " | ".join(line[-200:] for line in self._last_lines if line)
-        return f"Its last output: {lines}" if lines else "It wrote nothing."
-
-
-def _start(program: Path) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            [program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            bufsize=0,
-            process_group=0,  # Ctrl-C goes to this process only; and the engine's children can be killed with it
-        )
-    except OSError as error:
-        raise InputError(f"{program} cannot be run as a program: {error.strerror}.") from error
-
-
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    if os.getpid() != owner:
-        return  # in a forked child, which does not own the process
-    with suppress(ProcessLookupError, PermissionError):  # raised by some systems for a group whose members are all dead
-        os.killpg(process.pid, signal.SIGKILL)  # not yet waited for, so the pid is still valid
-    process.wait()
-    _pipe(process.stdin).close()
-    _pipe(process.stdout).close()
-
-
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None  # requested in _start
-    return stream
-
-
 START_LIMIT_S = 60.0  # starting is not bound by the time limit for actions; large engines load networks
 
 
@@ -205,7 +76,7 @@ class UciEngine:
 
     def __init__(self, program: Path, options: EngineOptions, reference: str) -> None:
         self._go = go_command(options)
-        self._process = LineProcess(program)
+        self._process = LineProcess((program,))
         try:
             for line in settings(options, self._introduce(), reference):
                 self._process.send(line)

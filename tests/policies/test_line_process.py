@@ -1,4 +1,4 @@
-"""Does an engine's process end with us, whatever happens?"""
+"""Processes that talk in lines: they end with us, whatever happens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.policies.controller import PolicyError, PolicyTimeoutError
-from mosaic.policies.uci.engine import Deadline, LineProcess
+from mosaic.policies.line_process import Deadline, LineProcess
 from mosaic.policies.uci.options import find_program
 
 CAT = Path("/bin/cat")
@@ -43,7 +43,7 @@ def exists(pid: int) -> bool:
 
 
 def test_lines_go_there_and_back() -> None:
-    process = LineProcess(CAT)
+    process = LineProcess([CAT])
     process.send("one")
     process.send("two")
     assert [process.read_line(Deadline.after(AMPLE_S)) for _ in range(2)] == ["one", "two"]
@@ -52,8 +52,33 @@ def test_lines_go_there_and_back() -> None:
     assert not exists(process.pid)
 
 
+def test_a_long_line_to_a_process_that_writes_before_it_reads() -> None:
+    chatter = "import sys; sys.stderr.write('e' * 200_000); sys.stdout.write('o' * 200_000 + chr(10)); "
+    process = LineProcess([sys.executable, "-c", chatter + "print(len(input()), flush=True)"], errors_apart=True)
+    process.send("x" * 300_000, Deadline.after(AMPLE_S))
+    assert len(process.read_line(Deadline.after(AMPLE_S))) == 200_000
+    assert process.read_line(Deadline.after(AMPLE_S)) == "300000"
+    process.end()
+
+
+def test_a_line_that_nobody_reads_is_limited_in_time() -> None:
+    process = LineProcess(["sleep", "1000"])
+    with pytest.raises(PolicyTimeoutError, match=r"^sleep did not respond to 'x{120}…' within 0.05 s"):
+        process.send("x" * 300_000, Deadline.after(0.05))
+    assert not exists(process.pid)
+
+
+def test_errors_apart_are_no_output_but_part_of_the_message() -> None:
+    failing = "import sys; print('noise', file=sys.stderr); print('answer', flush=True); input(); 1 / 0"
+    process = LineProcess([sys.executable, "-c", failing], errors_apart=True)
+    assert process.read_line(Deadline.after(AMPLE_S)) == "answer"
+    process.send("more")
+    with pytest.raises(PolicyError, match=r"exited \(status 1\) on the command 'more'\..*ZeroDivisionError"):
+        process.read_line(Deadline.after(AMPLE_S))
+
+
 def test_a_process_nobody_holds_any_more_is_ended() -> None:
-    process = LineProcess(CAT)
+    process = LineProcess([CAT])
     pid = process.pid
     assert exists(pid)
     del process
@@ -62,7 +87,7 @@ def test_a_process_nobody_holds_any_more_is_ended() -> None:
 
 
 def test_silence_ends_the_process_at_the_deadline() -> None:
-    process = LineProcess(CAT)
+    process = LineProcess([CAT])
     process.send("hello")
     assert process.read_line(Deadline.after(AMPLE_S)) == "hello"
     with pytest.raises(
@@ -81,14 +106,14 @@ def test_a_deadline_counts_down_and_stops_at_zero() -> None:
 
 
 def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
-    process = LineProcess(script(tmp_path / "endless", "#!/bin/sh\nexec tr '\\0' x < /dev/zero\n"))
+    process = LineProcess([script(tmp_path / "endless", "#!/bin/sh\nexec tr '\\0' x < /dev/zero\n")])
     with pytest.raises(PolicyError, match="wrote a line without an end"):
         process.read_line(Deadline.after(AMPLE_S))
     process.end()
 
 
 def test_death_is_told_with_status_and_last_words(tmp_path: Path) -> None:
-    process = LineProcess(script(tmp_path / "dies", "#!/bin/sh\nread line\necho no network file >&2\nexit 3\n"))
+    process = LineProcess([script(tmp_path / "dies", "#!/bin/sh\nread line\necho no network file >&2\nexit 3\n")])
     process.send("uci")
     assert process.read_line(Deadline.after(AMPLE_S)) == "no network file"
     with pytest.raises(PolicyError, match=r"\(status 3\) on the command 'uci'\. Its last output: no network file$"):
@@ -98,7 +123,7 @@ def test_death_is_told_with_status_and_last_words(tmp_path: Path) -> None:
 
 
 def test_telling_the_dead_something_is_an_error_too(tmp_path: Path) -> None:
-    process = LineProcess(script(tmp_path / "deaf", "#!/bin/sh\nexec <&-\necho deaf\nexec sleep 1000\n"))
+    process = LineProcess([script(tmp_path / "deaf", "#!/bin/sh\nexec <&-\necho deaf\nexec sleep 1000\n")])
     assert process.read_line(Deadline.after(AMPLE_S)) == "deaf"
     with pytest.raises(PolicyError, match=r"on the command 'uci'\. Its last output: deaf"):
         process.send("uci")
@@ -107,11 +132,11 @@ def test_telling_the_dead_something_is_an_error_too(tmp_path: Path) -> None:
 
 def test_what_is_no_program_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be run as a program: Exec format error"):
-        LineProcess(script(tmp_path / "text", "just text\n"))
+        LineProcess([script(tmp_path / "text", "just text\n")])
 
 
 def test_what_an_engine_started_ends_with_it(tmp_path: Path) -> None:
-    process = LineProcess(script(tmp_path / "wrapper", "#!/bin/sh\nsleep 1000 </dev/null &\necho $!\nwait\n"))
+    process = LineProcess([script(tmp_path / "wrapper", "#!/bin/sh\nsleep 1000 </dev/null &\necho $!\nwait\n")])
     pidfd = os.pidfd_open(int(process.read_line(Deadline.after(AMPLE_S))))
     process.end()
     assert has_ended(pidfd)
@@ -120,8 +145,8 @@ def test_what_an_engine_started_ends_with_it(tmp_path: Path) -> None:
 FORKED = """
 import os
 from pathlib import Path
-from mosaic.policies.uci.engine import Deadline, LineProcess
-process = LineProcess(Path("/bin/cat"))
+from mosaic.policies.line_process import Deadline, LineProcess
+process = LineProcess([Path("/bin/cat")])
 child = os.fork()
 if child == 0:
     process.end()
@@ -142,7 +167,7 @@ THINKING = """
 import sys
 from pathlib import Path
 from mosaic.policies.uci.engine import LineProcess
-engine = LineProcess(Path(sys.argv[1]))
+engine = LineProcess([Path(sys.argv[1])])
 engine.send("position startpos")
 engine.send("go infinite")
 print(engine.pid, flush=True)
