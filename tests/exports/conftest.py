@@ -1,4 +1,4 @@
-"""Exports in the test's own process: torch is imported once."""
+"""Exports in the test's own process, where torch is imported once, and a hub on this machine."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mosaic.runs.exporting import jobs
+from tests.exports.hub.hub_stub import HubStub
 from tests.in_process import attempt_here, trained_here
 
 
@@ -36,3 +37,15 @@ def here(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(jobs, "start_attempt", attempt_here)
     return tmp_path
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubStub]:
+    """A hub of this test, and a user with a token for it."""
+    hugging_face = pytest.importorskip("huggingface_hub")
+    with HubStub() as stub:
+        monkeypatch.setenv("HF_ENDPOINT", stub.url)
+        monkeypatch.setenv("HF_TOKEN", stub.state.token)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+        yield stub
+        hugging_face.close_session()

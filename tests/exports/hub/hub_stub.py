@@ -22,8 +22,11 @@ class HubState:
     lfs: bool = False  # large files are sent apart from the commit
     cut: str = ""  # the download of this file ends in the middle
     status: int = 0  # answer of every request
+    elsewhere: str = ""  # downloads are redirected to this address
+    announced: dict[str, int] = field(default_factory=dict)  # sizes that it claims of files
     private: set[str] = field(default_factory=set)
     seen: list[str] = field(default_factory=list)  # methods and paths
+    tokens: list[str | None] = field(default_factory=list)  # of every request
 
     def commit(self, repo: str) -> str:
         return hashlib.sha1(repr(sorted(self.repos[repo].items())).encode()).hexdigest()
@@ -44,6 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.state.seen.append(f"{self.command} {path}")
+        self.state.tokens.append(self.headers.get("Authorization"))
         if self.state.status:
             self._answer({"error": "asked for"}, self.state.status)
         elif self.command == "PUT":
@@ -106,10 +110,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer({"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"})
             return
         files = self.state.repos[repo]
-        siblings = [{"rfilename": name, "size": len(data)} for name, data in files.items()]
+        siblings = [
+            {"rfilename": name, "size": self.state.announced.get(name, len(data))} for name, data in files.items()
+        ]
         self._answer({"id": repo, "modelId": repo, "sha": self.state.commit(repo), "siblings": siblings})
 
     def _download(self, repo: str, file: str) -> None:
+        if self.state.elsewhere:
+            self._answer({}, 302, {"Location": f"{self.state.elsewhere}{self.path}"})
+            return
         data = self.state.repos[repo].get(file)
         if data is None:
             self._answer({"error": "Entry not found"}, 404, {"X-Error-Code": "EntryNotFound"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,6 @@ from tests.exports.hub.hub_stub import HubStub
 
 pytest.importorskip("huggingface_hub")
 REPO = "me/tictactoe"
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubStub]:
-    with HubStub() as stub:
-        monkeypatch.setenv("HF_ENDPOINT", stub.url)
-        monkeypatch.setenv("HF_TOKEN", stub.state.token)
-        monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-        yield stub
-        from huggingface_hub import close_session
-
-        close_session()
 
 
 @pytest.fixture

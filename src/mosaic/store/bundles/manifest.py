@@ -177,6 +177,9 @@ def _check_files(manifest: BundleManifest, where: str) -> None:
             raise FormatError(f"{where}: '{name}' claims {entry.size:,} bytes; a file has at most {LARGEST_FILE:,}.")
     if len({name.casefold() for name in files}) < len(files):
         raise FormatError(f"{where} lists two files whose names differ only in upper and lower case.")
+    folders = {str(parent) for name in files for parent in PurePosixPath(name).parents}
+    if both := sorted(folders & files.keys()):
+        raise FormatError(f"{where} lists '{both[0]}' as a file and as a folder.")
     for name, policy in manifest.policies.items():
         wanted = [f"{WEIGHTS}/{each}" for each in policy.weights] + [each.file for each in policy.onnx]
         _require(wanted, manifest, f"{where}: the policy '{name}'")
