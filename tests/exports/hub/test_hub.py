@@ -113,6 +113,58 @@ def test_repository_of_something_else_is_refused(hub: HubStub, tmp_path: Path) -
     assert not (tmp_path / "got").exists()
 
 
+@pytest.mark.parametrize(
+    ("file", "advice"),
+    [
+        (
+            "ppo-CartPole-v1.zip",
+            "hf download me/tictactoe ppo-CartPole-v1.zip --local-dir FOLDER, then play it as sb3:",
+        ),
+        ("best model.onnx", "hf download me/tictactoe 'best model.onnx' --local-dir FOLDER, then play it as onnx:"),
+        ("model.bin", "Bundles are made by: mosaic push RUN OWNER/NAME"),
+    ],
+)
+def test_policies_of_other_programs_are_explained(
+    hub: HubStub, file: str, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.state.repos[REPO] = {file: b"pickle", "replay.mp4": b"", "config.json": b"{}"}
+    assert run("pull", REPO, "--out", "nowhere") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "it has no manifest.json" in said
+    assert advice in said
+    assert not [each for each in hub.state.seen if "resolve" in each]
+
+
+def test_the_same_bundle_again(hub: HubStub, bundle: Path) -> None:
+    first = push(bundle, REPO)
+    assert push(bundle, REPO, overwrite=True).commit == first.commit
+    (bundle / "README.md").write_bytes(b"# Another card\n")
+    with pytest.raises(FormatError, match=r"has 15 bytes instead of 9"):
+        push(bundle, REPO, overwrite=True)  # not what its manifest says
+
+
+def test_a_hub_that_is_switched_off(
+    hub: HubStub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert run("pull", REPO, "--out", "nowhere") == 2
+    assert "Type: unset HF_HUB_OFFLINE" in " ".join(capsys.readouterr().err.split())
+    assert hub.state.seen == []
+
+
+def test_private_repositories_need_the_token(
+    hub: HubStub, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    push(bundle, REPO, private=True)
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong_secret")
+    assert run("pull", REPO, "--out", str(tmp_path / "got")) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "or it is private and your token may not read it" in said
+    assert "hf_wrong_secret" not in said
+    monkeypatch.setenv("HF_TOKEN", hub.state.token)
+    assert run("pull", REPO, "--out", str(tmp_path / "got")) == 0
+
+
 def test_interrupted_download_leaves_nothing(hub: HubStub, bundle: Path, tmp_path: Path) -> None:
     push(bundle, REPO)
     hub.state.cut = "weights/a.safetensors"

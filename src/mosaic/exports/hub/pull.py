@@ -7,8 +7,9 @@ writes whatever a server sends.
 from __future__ import annotations
 
 import hashlib
+import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,12 +82,21 @@ def pull(
 def fetch_manifest(api: HfApi, repo: str, info: ModelInfo) -> BundleManifest:
     sizes = {each.rfilename: each.size for each in info.siblings or ()}
     if MANIFEST not in sizes:
-        raise FormatError(
-            f"'{repo}' is not a bundle of Mosaic: it has no {MANIFEST}. Bundles are made by: mosaic push RUN OWNER/NAME"
-        )
+        raise FormatError(f"'{repo}' is not a bundle of Mosaic: it has no {MANIFEST}. {_other_policies(repo, sizes)}")
     if (sizes[MANIFEST] or 0) > LARGEST_MANIFEST:
         raise FormatError(f"'{repo}': its {MANIFEST} is larger than {LARGEST_MANIFEST >> 20} MiB.")
     return parse_manifest(_read(api, repo, info, MANIFEST, LARGEST_MANIFEST), f"{MANIFEST} of '{repo}'")
+
+
+def _other_policies(repo: str, names: Iterable[str]) -> str:
+    """Return how to play what other programs put on the hub."""
+    for suffix, kind in ((".zip", "sb3"), (".onnx", "onnx")):
+        found = sorted(name for name in names if name.endswith(suffix))
+        if found:
+            words = "might be a policy of Stable-Baselines3" if kind == "sb3" else "might be a policy"
+            fetch = shlex.join(["hf", "download", repo, found[0], "--local-dir", "FOLDER"])
+            return f"'{found[0]}' {words}. Type: {fetch}, then play it as {kind}:FOLDER/{found[0]}"
+    return "Bundles are made by: mosaic push RUN OWNER/NAME"
 
 
 def _require_space(folder: Path, size: int) -> None:
