@@ -28,7 +28,7 @@ if training.worker == "native":
     from types import SimpleNamespace
     from mosaic.workers.native.worker import _assemble
     learner = _assemble(SimpleNamespace(config=config, options=options, curriculum=None)).learner
-    for _ in range(3):
+    for _ in range(2):  # the second learns from what the first has learned
         learner.iterate()
     weights = learner.weights(0)
     learner.close()
@@ -50,7 +50,10 @@ CASES: dict[str, dict[str, Any]] = {
         "environment": {"env_id": "gym/CartPole-v1"},
         "training": {"params": {"threads": 2}},
     },
-    "torch": {"environment": {"env_id": "mosaic/recall"}, "training": {"params": {"memory": "gru", "n_epochs": 2}}},
+    "torch": {
+        "environment": {"env_id": "mosaic/recall"},
+        "training": {"params": {"memory": "gru", "n_epochs": 2, "n_steps": 32}},
+    },
     "torch on several threads": {
         "environment": {"env_id": "mosaic/catch_pixels"},
         "training": {"params": {"torch_threads": 4, "n_epochs": 1, "n_steps": 32}},
