@@ -10,6 +10,7 @@ from mosaic.core.episode import Episode, outcomes
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Turn
+from mosaic.envs.board_cells import Cells
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.server.play.clicks import Choice
 from mosaic.server.play.keys import KeyMap
@@ -38,6 +39,14 @@ class Move:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class PositionText:
+    """Position for screens that draw with characters: the cells of a board, else a text where there is no picture."""
+
+    cells: Cells = ()
+    text: str = ""
+
+
 class CurrentEpisode:
     """Episode that a match is playing, as far as viewers see it. Callers hold the match's lock."""
 
@@ -48,6 +57,7 @@ class CurrentEpisode:
         self.agents: tuple[AgentID, ...] = ()
         self.key_maps: dict[AgentID, KeyMap] = {}
         self.turn: Turn | None = None
+        self.view = PositionText()
         self.choices: dict[AgentID, tuple[Choice, ...]] = {}
         self.moves: list[Move] = []
         self.returns: dict[AgentID, float] = {}

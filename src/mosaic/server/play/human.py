@@ -6,10 +6,11 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces import Space
 
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.spaces import objection
+from mosaic.policies.human import parse_action
 from mosaic.server.play.clicks import next_spots, press, spot_at
 from mosaic.server.play.episode import CurrentEpisode, MatchPhase
 from mosaic.server.play.keys import KeyBinding, check_bindings, held_action
@@ -66,6 +67,22 @@ class HumanPlayers:
     def act(self, viewer: Viewer, agent: AgentID | None, data: object) -> None:
         agent = self._who(viewer, agent)
         self._choose(agent, read_action(self._episode.known_spec.action_spaces[agent], data))
+
+    def type_move(self, viewer: Viewer, agent: AgentID | None, text: str) -> None:
+        """Choose the legal action with this name, or this number or numbers as on the command line."""
+        agent = self._who(viewer, agent)
+        names = {choice.label.lower(): choice.action for choice in self._episode.choices.get(agent, ())}
+        typed = text.strip().lower()
+        if typed in names:
+            self._choose(agent, names[typed])
+            return
+        try:
+            action = parse_action(self._episode.known_spec.action_spaces[agent], typed)
+        except ValueError as error:
+            if names:
+                raise unknown("legal move", text.strip(), list(names)) from error
+            raise InputError(f"'{text.strip()}' is not an action: {error}.") from error
+        self._choose(agent, action)
 
     def press(self, viewer: Viewer, agent: AgentID | None, spot: str) -> None:
         self._press(viewer, self._who(viewer, agent), spot)

@@ -20,6 +20,7 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Turn
 from mosaic.core.user_code import exits_refused
+from mosaic.envs.board_cells import board_cells
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
 from mosaic.policies.registry import parse_policy
@@ -28,12 +29,12 @@ from mosaic.runners.local import LocalEnvRunner
 from mosaic.runners.record import episode_from_json, episode_to_json
 from mosaic.server.play.advice import Advisors
 from mosaic.server.play.clicks import choices
-from mosaic.server.play.episode import MatchEndedError, MatchPhase, result_of
+from mosaic.server.play.episode import MatchEndedError, MatchPhase, PositionText, result_of
 from mosaic.server.play.human import HumanController
 from mosaic.server.play.keys import key_map
 from mosaic.server.play.messages import MatchRequest
 from mosaic.server.play.participants import HUMAN, Viewer, require_owner
-from mosaic.server.play.rendering import MatchScreen
+from mosaic.server.play.rendering import MatchScreen, hanabi_text
 from mosaic.server.play.state import MatchState
 
 T = TypeVar("T")
@@ -249,6 +250,7 @@ class Match:
         born = {a: key_map(env, env.action_spaces[a]) for a in agents if first or a not in episode.key_maps}
         if state.thinking and turn.observations and (not pace.real_time or state.viewers.is_due()):
             self._think(runner, turn)
+        view = PositionText(board_cells(env), hanabi_text(env))
         found = {a: choices(env.spec, turn, a) for a in turn.observations if not pace.real_time or first}
         with state.changed:
             if first:
@@ -259,6 +261,7 @@ class Match:
             elif not pace.real_time:
                 episode.note_moves(runner.record)
             episode.advance(turn, runner.record.env_steps, born)
+            episode.view = view if view.cells or view.text else episode.view
             if found or not pace.real_time:
                 episode.choices = found
             pace.advance()

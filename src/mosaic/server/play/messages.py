@@ -48,6 +48,14 @@ class Act(ViewerMessage):
     agent: Agent | None = None
 
 
+class TypedMove(ViewerMessage):
+    """A move as a person types it: the name of a legal action, or its number."""
+
+    type: Literal["move"]
+    text: Annotated[str, Field(max_length=200)]
+    agent: Agent | None = None
+
+
 class Press(ViewerMessage):
     """A spot, by its id."""
 
@@ -139,6 +147,7 @@ class Seen(ViewerMessage):
 
 Message = Annotated[
     Act
+    | TypedMove
     | Press
     | Click
     | Key

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from mosaic.envs.env import Env
 from mosaic.runners.live_screen import LiveScreen
 from mosaic.runners.screen import Shot, develop
+from mosaic.server.play.episode import PositionText
 from mosaic.server.play.keys import innermost
+from mosaic.server.play.observations import describe_observations
 from mosaic.server.play.state import MatchState
 from mosaic.telemetry.frames.on_demand import LISTEN_EVERY_S
 from mosaic.telemetry.frames.reader import Frame
@@ -128,12 +130,20 @@ class MatchScreen:
             _log.exception("Match %s cannot be drawn", state.id)
         with state.changed:
             self._shown = self._now
-            if problem and not state.note:
-                state.note = problem
-                state.viewers.tell()
+            if problem:
+                self._describe(problem)
             if developed is not None:
                 number = self.frame.number + 1 if self.frame else 1
                 facts, rgb = developed.facts, developed.rgb
                 where = facts["step"], facts["episode"], facts["env"], facts["agent"]
                 self.frame = MatchFrame(Frame(number, rgb, *where, time(), facts["reward"], facts["ret"]))
                 state.viewers.notify()
+
+    def _describe(self, problem: str) -> None:
+        """Show what the agents observe in place of a picture. The state is locked."""
+        state, turn = self._state, self._state.episode.turn
+        if turn is not None and not turn.over and not state.episode.view.cells:
+            state.episode.view = PositionText(text=describe_observations(turn.observations))
+        if not state.note or not state.pace.real_time or state.viewers.is_due():
+            state.note = state.note or problem
+            state.viewers.tell()

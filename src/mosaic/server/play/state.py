@@ -57,6 +57,11 @@ class MatchState:
             self.check_alive()
             self.players.act(viewer, agent, action)
 
+    def type_move(self, viewer: Viewer, agent: AgentID | None, text: str) -> None:
+        with self.changed:
+            self.check_alive()
+            self.players.type_move(viewer, agent, text)
+
     def press(self, viewer: Viewer, agent: AgentID | None, spot: str) -> None:
         with self.changed:
             self.check_alive()
@@ -149,6 +154,8 @@ def _view(state: MatchState, viewer: Viewer | None) -> JsonObject:
         "error": episode.error,
         "note": state.note,
         "result": episode.result,
+        "board": [list[Json](row) for row in episode.view.cells],
+        "text": episode.view.text,
         "agents": [_agent(state, agent, mine) for agent in episode.agents],
         "chooser": chooser,
         "path": list[Json](path),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
 
-import numpy as np
 from rich.text import Text
 
 from mosaic.core.episode import Episode
 from mosaic.core.turn import Turn
 from mosaic.envs.action_names import action_names
+from mosaic.envs.board_cells import Cells, board_cells
 from mosaic.envs.env import Env, EnvSpec
 from mosaic.envs.family import split_version
 from mosaic.ui.cli.output import out
@@ -19,40 +18,31 @@ from mosaic.ui.cli.pictures import HalfBlocks
 
 def draw(env: Env) -> None:
     """Print the env's current board or picture."""
-    name = split_version(env.spec.facts.config.env_id)[0]
-    raw: Any = env  # at last the env of PettingZoo, which is not typed
-    while hasattr(raw, "env"):
-        raw = raw.env
-    if env.spec.facts.config.family == "classic" and name in _BOARDS:
-        out.print(_BOARDS[name](raw.unwrapped.board))
+    cells, board = board_cells(env), _BOARDS.get(split_version(env.spec.env_id)[0])
+    if cells and board is not None:
+        out.print(board(cells))
         return
     picture = env.render()
     if picture is not None and out.is_terminal:
         out.print(HalfBlocks(picture, min(out.width, 80)))
 
 
-class _Squares(Protocol):
-    """Board of tic-tac-toe."""
-
-    squares: Sequence[int]
-
-
-def _tictactoe(board: _Squares) -> Text:
+def _tictactoe(cells: Cells) -> Text:
     """Return the board with the number to type in each free cell; the env numbers cells down the columns."""
-    cells = [" XO"[value] for value in board.squares]
-    shown = [cell if cell != " " else str(index) for index, cell in enumerate(cells)]
-    rows = [" " + " │ ".join(shown[column * 3 + row] for column in range(3)) for row in range(3)]
+    rows = [
+        " " + " │ ".join(cell or str(3 * column + row) for column, cell in enumerate(line))
+        for row, line in enumerate(cells)
+    ]
     return _styled("\n───┼───┼───\n".join(rows) + "\n", "0123456789─┼│")
 
 
-def _connect_four(board: Sequence[int]) -> Text:
-    rows = [" ".join("·XO"[int(cell)] for cell in row) for row in np.asarray(board).reshape(6, 7)]
+def _connect_four(cells: Cells) -> Text:
+    rows = [" ".join(cell or "·" for cell in row) for row in cells]
     return _styled("\n".join([" ".join(map(str, range(7))), *rows]) + "\n", "0123456789·")
 
 
-def _chess(board: object) -> Text:
-    ranks = str(board).splitlines()
-    rows = [f"{8 - index} {rank}" for index, rank in enumerate(ranks)]
+def _chess(cells: Cells) -> Text:
+    rows = [f"{8 - index} {' '.join(piece or '.' for piece in rank)}" for index, rank in enumerate(cells)]
     return Text("\n".join([*rows, "  a b c d e f g h"]) + "\n")
 
 
@@ -64,7 +54,12 @@ def _styled(board: str, dim: str) -> Text:
     return text
 
 
-_BOARDS: dict[str, Callable[[Any], Text]] = {"tictactoe": _tictactoe, "connect_four": _connect_four, "chess": _chess}
+_BOARDS: dict[str, Callable[[Cells], Text]] = {
+    "classic/tictactoe": _tictactoe,
+    "classic/connect_four": _connect_four,
+    "classic/chess": _chess,
+    "mosaic/tictactoe": _tictactoe,
+}
 
 
 def describe_step(spec: EnvSpec, before: Turn, episode: Episode, step: int) -> str:

@@ -70,11 +70,16 @@ class TicTacToeEnv:
         """Continue from a position that is not over, from the view of `mover` (0 or 1)."""
         self._position, self._mover, self._over = position, mover, False
 
+    @property
+    def marks(self) -> NDArray[np.int64]:
+        """Return 1 for X, 2 for O and 0 for each free cell, down the columns."""
+        cells = cells_of(self._position)
+        return swapped(cells) if self._mover else cells
+
     def render(self) -> NDArray[np.uint8]:
         from mosaic.envs.compiled.drawing import draw_board
 
-        cells = cells_of(self._position)
-        return draw_board(swapped(cells) if self._mover else cells)
+        return draw_board(self.marks)
 
     def close(self) -> None:
         pass
