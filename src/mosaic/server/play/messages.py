@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from mosaic.config.file_formats import read_json
 from mosaic.config.sections import EnvironmentConfig, Section
-from mosaic.core.errors import InputError
+from mosaic.config.validation import explain_settings
+from mosaic.core.errors import FormatError, InputError
 from mosaic.server.play.keys import KeyBinding
 from mosaic.server.play.pace import PaceKind
 
@@ -174,3 +176,17 @@ def read_message(text: str) -> Message:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "message"
         raise InputError(f"The match does not understand this message: {where}: {first['msg']}.") from error
+
+
+def read_request(body: bytes) -> MatchRequest:
+    """Read the request that opens a match."""
+    try:
+        data = read_json(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"The body is not JSON: {error}.") from error
+    if not isinstance(data, dict):
+        raise FormatError("The body is not a JSON object with 'environment' and 'agents'.")
+    try:
+        return MatchRequest.model_validate(data)
+    except ValidationError as error:
+        raise InputError(explain_settings(error, MatchRequest)) from error

@@ -6,15 +6,13 @@ import json
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 from starlette.websockets import WebSocket
 
-from mosaic.config.file_formats import read_json
-from mosaic.config.validation import explain_settings
-from mosaic.core.errors import FormatError, InputError
+from mosaic.core.errors import InputError
 from mosaic.runners.record import episode_from_json, episode_to_json
 from mosaic.server.play.match import Match
-from mosaic.server.play.messages import MatchRequest
+from mosaic.server.play.messages import read_request
 from mosaic.server.play.registry import Matches
 from mosaic.server.play.replays import Replay
 from mosaic.server.play.socket import attend, read_claims
@@ -76,7 +74,7 @@ def routes(matches: Matches) -> APIRouter:
     @router.post("/matches", status_code=201)
     def open_match(body: Annotated[bytes, Depends(_body)]) -> MatchRow:
         """Open a match and wait until its first position is ready."""
-        return _row(matches.open(_request(body)))
+        return _row(matches.open(read_request(body)))
 
     @router.get("/matches")
     def list_matches() -> list[MatchRow]:
@@ -134,19 +132,6 @@ def routes(matches: Matches) -> APIRouter:
         return Response(picture.data, media_type=f"image/{picture.format}", headers={"Cache-Control": "max-age=3600"})
 
     return router
-
-
-def _request(body: bytes) -> MatchRequest:
-    try:
-        data = read_json(body.decode())
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"The body is not JSON: {error}.") from error
-    if not isinstance(data, dict):
-        raise FormatError("The body is not a JSON object with 'environment' and 'agents'.")
-    try:
-        return MatchRequest.model_validate(data)
-    except ValidationError as error:
-        raise InputError(explain_settings(error, MatchRequest)) from error
 
 
 def _row(match: Match) -> MatchRow:

@@ -31,6 +31,7 @@ TABS = (
     TabEntry("home", "1", "HomeTab"),
     TabEntry("train", "2", "TrainTab"),
     TabEntry("metrics", "3", "MetricsTab"),
+    TabEntry("play", "4", "PlayTab"),
     TabEntry("export", "5", "ExportTab"),
     TabEntry("runs", "6", "RunsTab"),
 )
@@ -179,7 +180,8 @@ class MosaicTui(App[None]):
             self._commands.stop(self.tab)
 
     def action_pause(self) -> None:
-        self._commands.pause(self.tab)
+        if not self.tab.pause():
+            self._commands.pause(self.tab)
 
     def action_resume(self) -> None:
         self._commands.resume(self.tab)

@@ -16,10 +16,10 @@ class KeyMeaning(NamedTuple):
 
 
 EVERYWHERE = (
-    KeyMeaning("n", "new", "New", "Set up a new run; in the list of projects, create a project"),
+    KeyMeaning("n", "new", "New", "Set up a new run; in the list of projects, create a project; on Play, a new game"),
     KeyMeaning("enter", "open", "Open", "Open what is selected"),
-    KeyMeaning("s", "stop", "Stop", "Stop the run and save it; on Export, cancel the export"),
-    KeyMeaning("p", "pause", "Pause", "Pause the run, or continue it"),
+    KeyMeaning("s", "stop", "Stop", "Stop the run and save it; on Export, cancel the export; on Play, end the game"),
+    KeyMeaning("p", "pause", "Pause", "Pause the run or the game, or continue it"),
     KeyMeaning("r", "resume", "Resume", "Resume a run that has ended, or start one that is queued", footer=False),
     KeyMeaning("k", "checkpoint", "Save", "Save a checkpoint of the run now", footer=False),
     KeyMeaning("d", "delete", "Delete", "Delete what is selected, after a confirmation", footer=False),
@@ -56,6 +56,15 @@ OF_TABS = {
         KeyMeaning("v", "picture", "Picture", "Show the live picture beside the curves"),
         KeyMeaning("e", "export", "Export", "Save the chart as PNG, SVG or CSV"),
     ),
+    "play": (
+        KeyMeaning("t", "start", "Start", "Start the game with these players"),
+        KeyMeaning("j", "move", "Type a move", "Type a move by its name, or an action by its number"),
+        KeyMeaning("h", "players", "Players", "Give an agent to another player, take one over, or swap sides"),
+        KeyMeaning("period", "step", "One step", "Pause, and take one step"),
+        KeyMeaning("less_than_sign", "slower", "Slower", "Half as many steps per second"),
+        KeyMeaning("greater_than_sign", "faster", "Faster", "Twice as many steps per second"),
+        KeyMeaning("comma", "advice", "Advice", "Show what the policy would do"),
+    ),
     "export": (
         KeyMeaning("t", "start", "Start", "Start the export"),
         KeyMeaning("space", "mark", "Mark", "Leave a policy out, or take it in again"),
@@ -73,6 +82,10 @@ SHOWN_AS = {
     "plus": "+",
     "minus": "-",
     "backspace": "⌫",
+    "period": ".",
+    "comma": ",",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
 }

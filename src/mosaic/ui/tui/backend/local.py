@@ -12,6 +12,7 @@ from mosaic.ui.tui.backend.protocol import (
     CatalogSource,
     ExportSource,
     MachineSource,
+    MatchSource,
     MetricSource,
     PresetSource,
     ProjectSource,
@@ -51,6 +52,12 @@ class LocalBackend:
         from mosaic.runs.exporting.jobs import ExportJobs
 
         return ExportJobs(self._home.store)
+
+    @cached_property
+    def matches(self) -> MatchSource:
+        from mosaic.ui.tui.backend.matches import LocalMatches
+
+        return LocalMatches(self._home.store.home)
 
 
 class _Home:

@@ -12,10 +12,12 @@ from mosaic.core.ids import Json, JsonObject
 if TYPE_CHECKING:
     from mosaic.config.export import ExportRequest
     from mosaic.runs.exporting.record import ExportRow
+    from mosaic.server.client.matches import MatchLink
     from mosaic.server.machine_load import MachineLoad
     from mosaic.server.schemas import EnvRow, FindingRow, WorkerRow
     from mosaic.store.projects.registry import ProjectDetails, ProjectRow
-    from mosaic.store.views import LogPart, RunRow
+    from mosaic.store.views import LiveRow, LogPart, RunRow
+    from mosaic.telemetry.frames.reader import Pictures
     from mosaic.ui.cli.backend import BackendRun
     from mosaic.ui.series import ManySeries, SeriesQuery
     from mosaic.ui.web.data.draft import Checked
@@ -125,6 +127,24 @@ class ExportSource(Protocol):
     def download(self, reference: str, name: str, to: Path) -> None: ...
 
 
+class MatchSource(Protocol):
+    """Matches to play or to watch, and other games that are being played."""
+
+    def open(self, request: Mapping[str, Json]) -> MatchLink:
+        """Open a match and join it; it says why it cannot begin when its first message is awaited."""
+        ...
+
+    def sessions(self) -> list[LiveRow]:
+        """Return what is being played now apart from runs."""
+        ...
+
+    def join(self, session_id: str) -> MatchLink | None:
+        """Join a match; None where it can only be watched, as one of another process of this machine."""
+        ...
+
+    def pictures(self, session_id: str, rate_hz: float) -> Pictures: ...
+
+
 class AppBackend(Protocol):
     """Everything that the terminal app shows and does comes from here."""
 
@@ -135,6 +155,9 @@ class AppBackend(Protocol):
 
     @property
     def exports(self) -> ExportSource: ...
+
+    @property
+    def matches(self) -> MatchSource: ...
 
     runs: RunSource
     metrics: MetricSource

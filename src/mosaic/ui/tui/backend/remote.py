@@ -15,10 +15,12 @@ from mosaic.server.client.exports import RemoteExports
 from mosaic.server.schemas import CheckedRun
 from mosaic.ui.series import ManySeries, SeriesQuery
 from mosaic.ui.tui.backend.local import LocalCatalog
+from mosaic.ui.tui.backend.matches import RemoteMatches
 from mosaic.ui.tui.backend.protocol import (
     CatalogSource,
     ExportSource,
     MachineSource,
+    MatchSource,
     MetricSource,
     PresetSource,
     ProjectSource,
@@ -50,6 +52,7 @@ class RemoteBackend:
         self.presets: PresetSource = _RemotePresets()
         self.catalog: CatalogSource = _RemoteCatalog(client)
         self.exports: ExportSource = RemoteExports(client)
+        self.matches: MatchSource = RemoteMatches(client)
 
 
 class _RemoteRuns:

@@ -131,6 +131,10 @@ class AppTab(Vertical):
         """Answer `stop` where it does not concern a run; return False where it does."""
         return False
 
+    def pause(self) -> bool:
+        """Answer `pause` where it does not concern a run; return False where it does."""
+        return False
+
     def filter(self) -> None:
         self.shell.say("There is no list to filter on this tab.", "warning")
 

@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
+from textual.suggester import SuggestFromList
 from textual.widgets import Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -70,16 +71,19 @@ class FieldEditor(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
 
-    def __init__(self, title: str, help: str, text: str, check: Callable[[str], str]) -> None:
-        """Begin with `text`; `check` returns why a text is invalid, or ""."""
+    def __init__(
+        self, title: str, help: str, text: str, check: Callable[[str], str], *, suggestions: Sequence[str] = ()
+    ) -> None:
+        """Begin with `text`; `check` returns why a text is invalid, or ""; `suggestions` complete what is typed."""
         super().__init__()
         self._title, self._help, self._text, self._check = title, help, text, check
+        self._suggester = SuggestFromList(suggestions) if suggestions else None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(self._title, classes="title", markup=False)
             yield Static(self._help, classes="faint", markup=False)
-            yield Input(self._text, compact=True)
+            yield Input(self._text, compact=True, suggester=self._suggester)
             yield Static("", id="field-problem", markup=False)
             yield Static("[b]⏎[/b] accept   [b]esc[/b] cancel", classes="keys")
 
