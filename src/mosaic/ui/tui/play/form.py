@@ -89,7 +89,7 @@ def load_form(backend: AppBackend, env: str, options: dict[str, Json]) -> GameFo
     offers = policies_for(env, backend.runs.rows())
     if look is None or not look.agents:
         return GameForm(env, {ALL_AGENTS: _HUMAN}, offers, "Its agents are known when the game begins.", options)
-    return GameForm(env, initial_policies(look.agents, "", offers), offers, look.words, options)
+    return GameForm(env, initial_policies(look.agents, "", offers), offers, f"Agents: {look.words}.", options)
 
 
 def first_form(backend: AppBackend) -> GameForm:

@@ -13,10 +13,11 @@ _FAINT, _TITLE, _ACTING = "#7d8794", "bold #2dbfab", "bold #ffffff"
 
 def head_line(view: MatchView) -> str:
     """Return env, episode, seed, step, pace and result."""
-    pace = "paused" if view.paused else f"{view.rate_hz:g} Hz" if view.real_time or not view.plays else "waits for you"
+    waits = not view.real_time and view.plays
+    pace = ["paused"] if view.paused else [] if waits else [f"{view.rate_hz:g} Hz"]
     facts = [f"[b]{escape(view.env)}[/b]", f"game {view.episode + 1}", f"seed {view.seed}", f"step {view.step:,}"]
     if view.phase == "playing":
-        facts.append(pace)
+        facts += pace
         turn = _turn(view)
         facts += [f"[#f0a35e]{escape(turn)}[/]"] if turn else []
     if view.recording:
