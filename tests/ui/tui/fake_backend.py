@@ -22,6 +22,7 @@ from mosaic.ui.tui.backend.protocol import StartedRuns
 from mosaic.ui.web.data.draft import Checked
 from mosaic.ui.web.data.env_info import EnvLook, EnvOffer
 from mosaic.ui.web.data.schema_fields import complaints, fields_of
+from tests.ui.tui.match_links import FakeMatches
 
 NOW = 1_800_000_000.0
 POLICIES = [f"policy_{number}" for number in (10, 2, 1)]
@@ -220,6 +221,7 @@ class FakeBackend:
         self.presets, self.catalog = FakePresets(), FakeCatalog()
         self.projects = FakeProjects()
         self.exports = FakeExports()
+        self.matches = FakeMatches()
 
     def _rows(self):
         if self.lost:

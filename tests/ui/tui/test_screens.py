@@ -21,6 +21,7 @@ WORDS = {  # what each tab shows once it has read everything
     "home": ("demo", "cart", "CPU", "mpi"),
     "train": ("duel-v0", "✓ native ppo", "What is trained in"),
     "metrics": ("Return", "30k", "1 running"),
+    "play": ("agent_10", "chess_v6"),
     "export": ("policy_10", "lake-1", "equal"),
     "runs": ("broken", "1 checkpoint"),
 }

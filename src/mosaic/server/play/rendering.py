@@ -142,8 +142,9 @@ class MatchScreen:
     def _describe(self, problem: str) -> None:
         """Show what the agents observe in place of a picture. The state is locked."""
         state, turn = self._state, self._state.episode.turn
-        if turn is not None and not turn.over and not state.episode.view.cells:
-            state.episode.view = PositionText(text=describe_observations(turn.observations))
+        seen = {} if turn is None else turn.observations or turn.final_observations
+        if seen and not state.episode.view.cells:
+            state.episode.view = PositionText(text=describe_observations(seen))
         if not state.note or not state.pace.real_time or state.viewers.is_due():
             state.note = state.note or problem
             state.viewers.tell()

@@ -75,6 +75,10 @@ class GamePane(Vertical):
         for name in ("#game-picture", "#game-side", "#game-legend"):
             self.query_one(name, Static).update("")
 
+    def on_unmount(self) -> None:
+        if self.match is not None:
+            self.match.leave(end=False)
+
     def detach(self) -> None:
         self._release()
         self.match = None
@@ -91,7 +95,11 @@ class GamePane(Vertical):
         if news.frame is not None:
             self._frame = news.frame
             self._draw()
-            self.set_timer(match.until_next_picture_s(), lambda: match.send("seen"))
+            wait_s = match.until_next_picture_s()
+            if wait_s > 0:
+                self.set_timer(wait_s, lambda: match.send("seen"))
+            else:
+                match.send("seen")
         for text in news.refusals:
             self.post_message(self.Refused(text))
         if news.over:

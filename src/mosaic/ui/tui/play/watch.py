@@ -52,6 +52,7 @@ class WatchPane(Vertical):
                 pane.close()
 
     def on_unmount(self) -> None:
+        self.leave()
         self._reader.stop()
 
     def on_reading(self, event: Reading) -> None:

@@ -88,12 +88,6 @@ class PlayTab(AppTab):
         super().hidden()
         self._halt(True)
 
-    def on_unmount(self) -> None:
-        super().on_unmount()
-        self.watched.leave()
-        if self.game.match is not None:
-            self.game.match.leave(end=False)
-
     def _halt(self, halt: bool) -> None:
         """Pause a real-time game that is played here while it is not shown, and continue it afterwards."""
         view, match = self.game.view, self.game.match
@@ -162,7 +156,7 @@ class PlayTab(AppTab):
         view = self.game.view
         cells: dict[str, tuple[Text, Text]] = {}
         if self.game.match is not None and view is not None:
-            cells[_OWN] = (Text(view.env, "#2dbfab"), Text(f"open here: {view.phase}"))
+            cells[_OWN] = (Text(view.env, "#2dbfab"), Text(f"here: {view.phase}"))
         for row in self._sessions.values():
             if view is None or row.id != view.match_id:
                 cells[row.id] = (Text(row.env), Text(", ".join(dict.fromkeys(row.policies.values()))))
