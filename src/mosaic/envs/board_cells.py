@@ -14,7 +14,7 @@ Cells: TypeAlias = tuple[tuple[str, ...], ...]  # rows from the top; "" where no
 
 
 def board_cells(env: Env) -> Cells:
-    """Return what stands on each cell of the current position; empty for envs that are no board games.
+    """Return what stands on each cell of the current position; empty for other envs than board games.
 
     X and O of tic-tac-toe and Connect Four and of Go (X is black); chess pieces as in FEN, white in capitals.
     """

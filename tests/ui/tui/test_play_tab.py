@@ -93,7 +93,7 @@ async def test_a_player_is_replaced_and_sides_are_swapped(backend):
         await pilot.press("h", "down", "enter")
         await until(pilot, "Who plays player_1")
         await pilot.press("home", "enter")
-        await until(pilot, "your turn: player_1")
+        await until(pilot, "your turn: player_2")
         assert {"type": "assign", "agent": "player_1", "policy": "human"} in backend.matches.opened[0].asked
 
 

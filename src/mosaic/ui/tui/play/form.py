@@ -62,7 +62,7 @@ class GameForm:
         return next(each for each in self.fields if key == f"{OPTION}{each.name}")
 
     def problem(self, option: SchemaField, text: str) -> str:
-        """Return why a text is no value of the option, or ""."""
+        """Return why a text is not valid for the option, or ""."""
         found = complaints(MatchRequest, {**self._document(), option.name: from_text(option, text)})
         return found.get(option.name, "")
 
@@ -107,7 +107,7 @@ def first_form(backend: AppBackend) -> GameForm:
 
 
 def problem_of_policy(text: str) -> str:
-    """Return why a text names no policy, or ""."""
+    """Return why a text does not name a policy, or ""."""
     if text.strip() == _HUMAN:
         return ""
     try:

@@ -39,7 +39,7 @@ def _turn(view: MatchView) -> str:
 
 
 def side_text(view: MatchView, chosen: int, height: int) -> Text:
-    """Return players, then what may be chosen, advice, and the newest moves, in so many lines."""
+    """Return players, then what may be chosen, advice, and the newest moves, in at most `height` lines."""
     lines = _players(view)
     if view.phase != "playing":
         lines += [Text(), Text("n new game   esc back", _FAINT)]

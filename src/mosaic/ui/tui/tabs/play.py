@@ -261,6 +261,8 @@ class PlayTab(AppTab):
         self.watched.leave()
         self._show_part("play-setup")
         self._fill_games()
+        if self.game.match is not None:
+            self.query_one("#play-games", KeyedTable).move_cursor(row=0)  # the game that was left
         self.focus_main()
         return True
 
