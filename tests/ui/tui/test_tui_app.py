@@ -133,6 +133,17 @@ async def test_a_lost_source_is_shown_until_it_is_back():
         assert app.query_one(StatusLine).lost == ""
 
 
+async def test_an_unexpected_error_of_a_reader_is_shown_and_it_tries_again():
+    backend = FakeBackend()
+    load, broken = backend.machine.load, [True]
+    backend.machine.load = lambda: {}["gpu"] if broken else load()
+    app = app_on(backend)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, "KeyError: 'gpu' Trying again")
+        broken.clear()
+        await until(pilot, "CPU")
+
+
 async def test_a_small_terminal_gets_a_message_and_a_larger_one_the_screen():
     app = app_on()
     async with app.run_test(size=(79, 24)) as pilot:

@@ -81,6 +81,7 @@ class MosaicTui(App[None]):
 
     async def on_mount(self) -> None:
         self.theme = "textual-dark"
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # fg shows an empty screen first
         await self._activate(self._active)
 
     def on_resize(self, event: Resize) -> None:

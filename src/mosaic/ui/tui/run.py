@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,9 @@ def run_tui(server: str | None) -> int:
     """Run the app until it is quit; return the exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InputError("mosaic tui needs a terminal. Over ssh, ask for one: ssh -t HOST mosaic tui")
+
+    for name in ("COLUMNS", "LINES"):  # a shell may export them; they would hide every change of the terminal's size
+        os.environ.pop(name, None)
 
     def say(text: str) -> None:
         app.call_from_thread(app.say, text, "warning")  # the backend is only used in threads
