@@ -74,7 +74,7 @@ class EnvPicker:
         self._reachable = chosen if chosen in self._entries else next(iter(self._entries))  # a file may name any env
         families = dict.fromkeys(entry.partition("/")[0] for entry in sorted(self._entries))
         with panel("Environment") as end:
-            with end:
+            with end.classes("wraps"):
                 Segmented([_ALL, *families], _ALL, self._filter_family, "Family").classes("hide-phone")
                 label = f"Search {len(self._entries)} environments"
                 text_input(label, self._filter_text, glyph="search").style("width:220px")
