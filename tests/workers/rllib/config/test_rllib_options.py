@@ -226,3 +226,46 @@ def test_envs_asked_for_are_shared_out_among_the_runners(tmp_path):
     environment = setup.config.environment.model_copy(update={"num_envs": 10})
     config = configure(replace(setup, config=setup.config.model_copy(update={"environment": environment})))
     assert config.num_envs_per_env_runner == 4
+
+
+ASIDE = {  # settings of the whole configuration that Mosaic sets itself; none of them changes what is learned
+    "_learner_class",  # the algorithm's own, or one with the same loss
+    "_rl_module_spec",  # compared by itself
+    "_model_config",
+    "callbacks",
+    "env",
+    "env_config",
+    "env_runner_cls",
+    "disable_env_checking",
+    "min_time_s_per_iteration",
+    "num_cpus_per_learner",
+    "sample_timeout_s",
+    "delay_between_env_runner_restarts_s",
+    "env_runner_health_probe_timeout_s",
+    "env_runner_restore_timeout_s",
+}
+
+
+def test_the_rest_of_the_configuration_is_what_one_writes_by_hand(tmp_path):
+    from ray.rllib.algorithms.dqn.dqn import calculate_rr_weights
+    from ray.rllib.algorithms.sac import SACConfig
+    from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
+
+    training = {"actor_lr": 1e-3, "training_intensity": 128.0, "train_batch_size_per_learner": 128}
+    ours = configure(make_setup(tmp_path, "gym/Pendulum-v1", "sac", params=training, seed=3))
+    network = DefaultModelConfig(fcnet_hiddens=[16], vf_share_layers=False)
+    hand = (
+        SACConfig()
+        .environment("Pendulum-v1")
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=2, rollout_fragment_length=4)
+        .training(num_steps_sampled_before_learning_starts=60, **training)
+        .reporting(min_sample_timesteps_per_iteration=40)
+        .rl_module(model_config=network)
+        .debugging(seed=3)
+    )
+    mine, theirs = ours.to_dict(), hand.to_dict()
+    assert {name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name)} - ASIDE == set()
+    assert calculate_rr_weights(ours) == calculate_rr_weights(hand) == [1, 8]
+    spec = ours.rl_module_spec
+    assert _as_lists(spec.model_config) == _as_lists(vars(network) | {"twin_q": True})
+    assert issubclass(spec.module_class, hand.get_default_rl_module_spec().module_class)
