@@ -177,7 +177,7 @@ EVALUATE = ("evaluate", TICTACTOE)
         ((*EVALUATE, "--agent", "*=minimax:dept=2"), "there is no option 'dept'. Did you mean 'depth'?"),
         ((*EVALUATE, "--agent", "random"), "'random' is not AGENT=POLICY"),
         ((*EVALUATE, "--agent", "*=stockfish"), "plays classic/chess_v6 only, not classic/tictactoe_v3"),
-        ((*EVALUATE, "--agent", "*=random", "--episodes", "0"), "Invalid value for '--episodes'"),
+        ((*EVALUATE, "--agent", "*=random", "--episodes", "0"), "equal to 1. Type: mosaic evaluate --help"),
         ((*EVALUATE, "--agent", "*=random", "--episods", "3"), "No such option: --episods"),
         ((*EVALUATE, "--agent", "*=random", "--set", "environment.optoins.a=1"), "Did you mean"),
         ((*EVALUATE, "--agent", "*=random", "--set", "environment.options.nonsense=1"), "does not take these options"),

@@ -165,4 +165,7 @@ def _usage_text(error: Exception) -> str:
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     message = message.replace(": Value error, ", ": ")  # pydantic's prefix, which Typer leaves in place
     context = getattr(error, "ctx", None)
-    return f"{message} Type: {context.command_path} --help" if context else str(message)
+    if not context:
+        return str(message)
+    stop = "" if message.endswith((".", "?", "!")) else "."
+    return f"{message}{stop} Type: {context.command_path} --help"
