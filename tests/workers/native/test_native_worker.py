@@ -140,6 +140,7 @@ def test_a_saved_policy_acts_as_the_training_one_and_others_start_from_it(home):
     saved, state = weights_of(first), training_state(first)
     np.testing.assert_array_equal(saved.extra["shift"], state["shared/seen.mean"].astype(np.float32))
     assert np.abs(saved.extra["shift"]).sum() > 0
+    assert first.checkpoints()[-1].manifest.policies["shared"].normalized is True
     play_by_hand(f"run:{first.id}", saved)
 
     then = finished(home, config(CARTPOLE, {**normalised, "learning_rate": 1e-12}, 256, {"init": f"run:{first.id}"}))

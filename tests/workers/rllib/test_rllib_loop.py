@@ -128,6 +128,7 @@ def test_a_run_goes_on_with_another_number_of_runners(tmp_path):
     life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=100, params={"observation_filter": "MeanStdFilter"})
     life.run()
     saved = find_checkpoint(life.folder)
+    assert saved.manifest.policies["shared"].normalized is True
     with life.attempt(2, steps=300, num_env_runners=1) as (context, training):
         assert training.algo.env_runner_group.num_remote_env_runners() == 1
         iterate(context, training)

@@ -106,9 +106,17 @@ def test_a_run_that_resumes_continues_as_if_it_had_not_stopped(
     whole, first = (trained(tmp_path, CARTPOLE, algorithm, params, steps) for steps in (1024, 512))
     first.resume(settings=["training.total_timesteps=1024"])
     assert first.state == "finished", first.folder.errors.read_text()
-    told = [[[e[name] for name in ("env_steps", "episode_reward_mean", "policies")] for e in iterations(run)]
-            for run in (whole, first)]  # fmt: skip
+    told = [
+        [
+            [e[name] for name in ("env_steps", "episode_reward_mean", "policies")]
+            for e in iterations(run)
+            if "policies" in e  # on a busy machine there are reports between iterations too
+        ]
+        for run in (whole, first)
+    ]
     assert told[0][-3:] == told[1][-3:]
+    manifest = first.checkpoints()[-1].manifest
+    assert manifest.policies["shared"].normalized is ("normalize_observations" in params)
 
 
 def test_policies_play_and_values_have_the_common_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
