@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
+from stable_baselines3 import PPO
+from stable_baselines3.common.policies import ActorCriticPolicy
 
+from mosaic.core.errors import InputError, TrustError
 from mosaic.exports.observations import draw
 from mosaic.exports.tracing import ExportSettings, trace
+from mosaic.store.policies.foreign_checkpoint import ForeignSource
 from mosaic.workers.sb3.checkpoint.controllers import load_controller
 from mosaic.workers.sb3.checkpoint.exportable import load_exportable
 from mosaic.workers.sb3.checkpoint.writer import write_policy
+from mosaic.workers.sb3.checkpoint.zip_policy import convert_zip
 from tests.exports import targets
-from tests.workers.sb3.models import CLASSES, VECTOR, action_of, make_model
+from tests.workers.sb3.models import CHOICE, CLASSES, VECTOR, Spaces, action_of, make_model
 from tests.workers.sb3.test_sb3_controllers import CASES, request_of
+from tests.workers.sb3.test_sb3_zip import Halved
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -59,3 +67,37 @@ def test_every_target_of_other_networks(name: str, tmp_path: Path) -> None:
         asked,
         godot=reason,
     )
+
+
+class Turned(ActorCriticPolicy):
+    """A user's own policy, which acts in another way than its weights say."""
+
+    def _predict(self, observation: Any, deterministic: bool = False) -> Any:
+        return 3 - super()._predict(observation, deterministic)
+
+
+class NatureCNN(Halved):
+    """A user's own features extractor with the name of one of SB3's."""
+
+
+@pytest.mark.parametrize(
+    ("policy", "kwargs", "reason"),
+    [
+        ("MlpPolicy", {"features_extractor_class": Halved}, "The features extractor Halved is not one of SB3's own"),
+        ("MlpPolicy", {"features_extractor_class": NatureCNN}, "The features extractor NatureCNN is not one of SB3's"),
+        (Turned, {}, "The policy class Turned of .* is not one of SB3's own"),
+    ],
+)
+def test_a_users_own_classes_are_refused_with_the_reason(
+    policy: Any, kwargs: dict[str, Any], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = PPO(policy, Spaces(VECTOR, CHOICE), policy_kwargs=kwargs, n_steps=8, batch_size=8, device="cpu")
+    model.save(tmp_path / "own.zip")
+    source, asked = ForeignSource(tmp_path / "own.zip"), request_of(VECTOR, CHOICE)
+    monkeypatch.delenv("MOSAIC_TRUST", raising=False)
+    with pytest.raises(TrustError, match="add --trust"):
+        convert_zip(source, tmp_path, asked)
+    monkeypatch.setenv("MOSAIC_TRUST", "1")
+    with pytest.raises(InputError, match=reason):
+        convert_zip(source, tmp_path, asked)
+    assert os.listdir(tmp_path) == ["own.zip"]

@@ -70,11 +70,17 @@ def algorithm_of(model: BaseAlgorithm) -> str:
 def describe_model(model: BaseAlgorithm) -> Sb3Policy:
     """Return the description and the weights of a model's policy."""
     algorithm, policy = algorithm_of(model), _untyped(model.policy)
-    extractor, activation = policy.features_extractor_class.__name__, policy.activation_fn.__name__
-    if extractor not in _EXTRACTORS:
+    extractor, function = policy.features_extractor_class, policy.activation_fn
+    activation = function.__name__ if function.__module__.startswith("torch.") else str(function)
+    if extractor.__name__ not in _EXTRACTORS or not _is_known(extractor):
         raise InputError(
-            f"The features extractor {extractor} is not one of SB3's own ({', '.join(_EXTRACTORS)}), so that its "
-            "policy cannot be written as a file that plays without it."
+            f"The features extractor {extractor.__name__} is not one of SB3's own ({', '.join(_EXTRACTORS)}), so that "
+            "its policy cannot be written as a file that plays without it."
+        )
+    if not _is_known(type(policy)):
+        raise InputError(
+            f"The policy class {type(policy).__name__} of {type(policy).__module__} is not one of SB3's own, so that "
+            "its policy cannot be written as a file that plays without it."
         )
     if activation not in ACTIVATIONS:
         raise unknown("activation of a policy that plays without SB3", activation, ACTIVATIONS)
@@ -95,6 +101,11 @@ def describe_model(model: BaseAlgorithm) -> Sb3Policy:
     )
     state = acting_weights(ALGORITHMS[algorithm], policy.state_dict())
     return Sb3Policy(facts, {name: tensor.detach().cpu().float().numpy() for name, tensor in state.items()})
+
+
+def _is_known(kind: type[object]) -> bool:
+    """Return whether a class is SB3's: one of a user may act in another way with the same weights."""
+    return kind.__module__.partition(".")[0] in ("stable_baselines3", "sb3_contrib")
 
 
 def _norm_eps(actor: Any) -> float:
