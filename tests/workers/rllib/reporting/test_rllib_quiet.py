@@ -33,15 +33,15 @@ def test_a_remark_is_left_out_and_everything_else_is_kept():
 
 
 def test_what_rays_compiled_part_says_of_rllib_is_dropped_and_the_rest_is_kept(capfd):
+    others = set(threading.enumerate())
     with compiled_remarks_dropped():
         os.write(2, b"core_worker.cc: Actor has constructor arguments in the object store and max_restarts > 0. If\n")
         print("an error of the env", file=sys.stderr)
         child = subprocess.Popen(["sh", "-c", "read line; echo of a child >&2"], stdin=subprocess.PIPE)
     print("later", file=sys.stderr)
     child.communicate(b"\n")
-    for thread in threading.enumerate():
-        if thread.name == "stderr":  # it ends when the child has
-            thread.join()
+    for thread in set(threading.enumerate()) - others:
+        thread.join()  # it ends when the child has
     heard = capfd.readouterr().err
     assert sorted(heard.splitlines()) == ["an error of the env", "later", "of a child"]
 
