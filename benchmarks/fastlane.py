@@ -252,8 +252,10 @@ def slow_down(
 def main() -> None:
     asked = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     asked.add_argument("--only", choices=("publishing", "asking", "memory", "processes", "training"))
-    asked.add_argument("--repeats", type=int, default=REPEATS, help="of the training slow-down")
+    asked.add_argument("--repeats", type=int, default=REPEATS, help="of the training slow-down, at least 2")
     options = asked.parse_args()
+    if options.repeats < 2:
+        asked.error("--repeats must be at least 2: an interval is printed.")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows: dict[str, Callable[[], None]] = {
