@@ -199,6 +199,6 @@ def one_thread():
 @pytest.mark.usefixtures("one_thread")
 def test_a_picture_tells_what_to_do(layout, seed):
     """Random play is right every second time; the last 100 episodes still explore with 5 %."""
-    learner = trained(spots(layout), EYE, 6000, seed).learner
+    learner = trained(spots(layout), EYE, 4000, seed).learner
     progress = learner.progress()
     assert float((progress.returns[0] / progress.lengths).mean()) > 0.85
