@@ -15,18 +15,22 @@ from mosaic.config.export import ExportRequest, parse_export
 from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.exports import export as export_module
 from mosaic.exports.tracing import TracedPolicy, trace_policy
+from mosaic.runs.exporting import jobs
 from mosaic.runs.exporting.jobs import ExportChangedError, ExportJobs
 from mosaic.runs.exporting.process import ExportStoppedError, StopSwitch
 from mosaic.runs.exporting.record import PROGRESS, ProgressRow
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State, read_written_state, write_state
+from mosaic.store.store import Store
 from mosaic.telemetry.events.reader import read_events
 from mosaic.ui.cli.main import main
+from tests.exports.conftest import config
+from tests.in_process import attempt_here, trained_here
 
 
 def test_a_job_keeps_its_files_report_and_history(here: Path) -> None:
-    jobs = ExportJobs()
-    row = jobs.start(ExportRequest(run="hands"))
+    there = ExportJobs()
+    row = there.start(ExportRequest(run="hands"))
     assert (row.state, row.reason, row.share, row.exit_code) == (State.FINISHED, "", 1.0, 0)
     assert row.request.policies == ("player_0", "player_1")
     assert isinstance(row.request.checkpoint, int)  # fixed: later, latest is another one
@@ -42,14 +46,14 @@ def test_a_job_keeps_its_files_report_and_history(here: Path) -> None:
     }
     again = ExportJobs().row(row.export_id)
     assert again == row
-    assert jobs.row("latest").export_id == row.export_id
-    assert jobs.rows("hands")[0].export_id == row.export_id
-    assert jobs.rows("lake") == [each for each in jobs.rows() if each.request.run != row.request.run]
-    text = jobs.log(row.export_id).text
+    assert there.row("latest").export_id == row.export_id
+    assert there.rows("hands")[0].export_id == row.export_id
+    assert there.rows("lake") == [each for each in there.rows() if each.request.run != row.request.run]
+    text = there.log(row.export_id).text
     assert "policy 2 of 2, 'player_1': comparing" in text
     assert "100.00% equal actions" in text
-    assert list(jobs.follow(row.export_id)) == [row]
-    assert jobs.cancel(row.export_id) == row  # too late: it stays finished
+    assert list(there.follow(row.export_id)) == [row]
+    assert there.cancel(row.export_id) == row  # too late: it stays finished
 
 
 def test_progress_counts_policies_and_observations(here: Path) -> None:
@@ -71,19 +75,19 @@ def test_progress_counts_policies_and_observations(here: Path) -> None:
 
 
 def test_only_its_own_unchanged_files_are_given_out(here: Path) -> None:
-    jobs = ExportJobs()
-    row = jobs.start(ExportRequest(run="lake", out="lake.onnx"))
+    there = ExportJobs()
+    row = there.start(ExportRequest(run="lake", out="lake.onnx"))
     assert row.request.out == str(here / "lake.onnx")
-    assert jobs.file(row.export_id, "lake.onnx") == here / "lake.onnx"
+    assert there.file(row.export_id, "lake.onnx") == here / "lake.onnx"
     for name in ("../state.json", "state.json", str(here / "lake.onnx"), "request.json", ""):
         with pytest.raises(UnknownNameError, match=r"lake\.parity\.json"):
-            jobs.file(row.export_id, name)
+            there.file(row.export_id, name)
     for reference in ("..", "../runs", "nope", ""):
         with pytest.raises(InputError):
-            jobs.row(reference)
+            there.row(reference)
     (here / "lake.onnx").write_bytes(b"another")
     with pytest.raises(ExportChangedError, match="not the file that was compared"):
-        jobs.file(row.export_id, "lake.onnx")
+        there.file(row.export_id, "lake.onnx")
 
 
 def test_a_file_that_differs_fails_the_job(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,6 +115,43 @@ def test_a_full_disk_fails_the_job_and_leaves_nothing(here: Path, monkeypatch: p
     assert (row.state, row.exit_code) == (State.FAILED, 1)
     assert "No space left on device" in row.reason
     assert os.listdir("files") == []
+
+
+@pytest.mark.parametrize(("run", "place"), [("lake", "lake.onnx"), ("hands", "files")])
+def test_of_two_exports_to_one_place_the_second_fails(
+    run: str, place: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def files() -> dict[Path, bytes]:
+        return {each: each.read_bytes() for each in here.rglob("*") if each.is_file()}
+
+    written: list[dict[Path, bytes]] = []
+
+    def overtaken(*asked: Any) -> list[TracedPolicy]:
+        made = trace_policy(*asked)
+        if not written:
+            monkeypatch.setattr(export_module, "trace_policy", trace_policy)
+            assert ExportJobs().start(ExportRequest(run=run, out=place)).state is State.FINISHED
+            written.append(files())
+        return made
+
+    monkeypatch.setattr(export_module, "trace_policy", overtaken)
+    row = ExportJobs().start(ExportRequest(run=run, out=place))
+    assert (row.state, row.exit_code) == (State.FAILED, 2)
+    assert "exists. Name another place" in row.reason
+    assert files() == written[0]
+
+
+def test_a_run_that_is_deleted_meanwhile(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[Any] = []
+    monkeypatch.setattr(jobs, "start_attempt", lambda *started, trust: waiting.append(started))
+    run = trained_here(Store().home, config("gym/FrozenLake-v1", "short-lived"))
+    export_id = ExportJobs().start(ExportRequest(run="short-lived", out="lake.onnx")).export_id
+    run.delete()
+    attempt_here(*waiting[0])
+    row = ExportJobs().row(export_id)
+    assert (row.state, row.exit_code) == (State.FAILED, 2)
+    assert f"There is no run '{run.id}'" in row.reason
+    assert os.listdir() == []
 
 
 def test_a_cancelled_job_leaves_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

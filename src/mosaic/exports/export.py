@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -123,7 +125,7 @@ def export_to(
         raise _some_failed(failed, names)
     refuse_failures(written, settings)
     on_progress(ExportProgress(names[-1], len(names), len(names), "writing"))
-    return _keep(found, target, written, settings)
+    return _keep(found, target, written, settings, overwrite=overwrite)
 
 
 def check_request(
@@ -223,9 +225,14 @@ def refuse_failures(traced: Sequence[TracedPolicy], settings: ExportSettings) ->
 
 
 def _keep(
-    checkpoint: Checkpoint, target: Path, traced: Sequence[TracedPolicy], settings: ExportSettings
+    checkpoint: Checkpoint,
+    target: Path,
+    traced: Sequence[TracedPolicy],
+    settings: ExportSettings,
+    *,
+    overwrite: bool,
 ) -> tuple[ExportedFile, ...]:
-    """Write all files under other names, then give them their own."""
+    """Write all files under other names, then give them their own, unless another export took those meanwhile."""
     suffix = SUFFIXES[settings.target]
     alone = target.suffix == suffix
     if alone and len(traced) > 1:
@@ -244,21 +251,35 @@ def _keep(
     try:
         for path, each in zip(temporary, traced, strict=True):
             write_new(path, each.data, 0o644)
-        for path, place, each in zip(temporary, places, traced, strict=True):
-            named += [report_of(place), place]
-            write_atomic(report_of(place), _text({"policy": each.policy, **each.parity.to_json()}))
-            path.replace(place)
-        if not alone:
-            named.append(target / MAPPING)
-            write_atomic(target / MAPPING, _text(_mapping(checkpoint, files, settings)))
-    except BaseException:  # a full disk, or Ctrl-C
-        for path in named:
-            path.unlink(missing_ok=True)
-        raise
+        with _locked(places[0].parent):
+            check_target(target, settings, overwrite=overwrite)
+            try:
+                for path, place, each in zip(temporary, places, traced, strict=True):
+                    named += [report_of(place), place]
+                    write_atomic(report_of(place), _text({"policy": each.policy, **each.parity.to_json()}))
+                    path.replace(place)
+                if not alone:
+                    named.append(target / MAPPING)
+                    write_atomic(target / MAPPING, _text(_mapping(checkpoint, files, settings)))
+            except BaseException:  # a full disk, or Ctrl-C
+                for path in named:
+                    path.unlink(missing_ok=True)
+                raise
     finally:
         for path in temporary:
             path.unlink(missing_ok=True)
     return files
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Wait until no other export writes into the folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def file_names(traced: Sequence[TracedPolicy]) -> list[str]:

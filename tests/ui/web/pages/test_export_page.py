@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from mosaic.config.export import ExportRequest
+from mosaic.runs.exporting import jobs
+from mosaic.runs.exporting.record import PROGRESS
+from mosaic.store.run_folder import RunFolder
+from mosaic.store.store import Store
+from mosaic.telemetry.events.writer import EventWriter
 from tests.in_process import trained_here
 from tests.ui.web.web_kit import Tab, WebServer, keep_picture
 
@@ -44,5 +51,42 @@ def test_policies_are_exported_compared_and_downloaded(tab: Tab, phone: Tab, ser
     expect(narrow.get_by_role("table")).to_contain_text("player_1")
     keep_picture(narrow, "export-phone")
     assert narrow.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    tab.check()
+    phone.check()
+
+
+def test_output_arrives_while_an_export_works_and_cancel_ends_it(
+    tab: Tab, phone: Tab, server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "start_attempt", lambda folder, attempt, trust: None)  # this test plays its process
+    run = trained_here(server.home, HANDS)
+    export_id = jobs.ExportJobs(Store(server.home)).start(ExportRequest(run=run.id)).export_id
+    folder = RunFolder(server.home / "exports" / export_id)
+    folder.log.write_text("policy 1 of 2, 'player_0': recording\n")
+    page = tab.open(f"/export?export={export_id}")
+    output = page.get_by_role("log")
+    expect(output).to_contain_text("'player_0': recording")
+    place = {"policy": "player_1", "number": 2, "policies": 2, "step": "comparing", "done": 500, "total": 1000}
+    with EventWriter(folder.metrics, 1) as writer:
+        writer.report(kind=PROGRESS, **place)
+    with folder.log.open("a") as log:
+        log.write("<b>'player_1'</b>: comparing\n" * 30)
+    expect(page.get_by_role("status").first).to_contain_text("500 of 1,000")
+    expect(output).to_contain_text("<b>'player_1'</b>: comparing")  # as text
+    assert output.evaluate("log => log.scrollHeight > log.clientHeight && log.scrollTop === 0")  # at its last line
+    keep_picture(page, "export-live")
+    narrow = phone.open(f"/export?export={export_id}")
+    expect(narrow.get_by_role("log")).to_contain_text("comparing")
+    keep_picture(narrow, "export-live-phone")
+    assert narrow.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text("It was cancelled, and no file was written.")).to_be_visible()
+    expect(page.get_by_role("link", name="2 policies of").first).to_contain_text("stopped")
+    expect(page.get_by_role("log")).to_contain_text("comparing")
+    expect(narrow.get_by_text("It was cancelled")).to_be_visible()
+    assert server.api.get(f"/exports/{export_id}").json()["state"] == "stopped"
+    assert server.api.delete(f"/runs/{run.id}").is_success
+    page.reload()
+    expect(page.get_by_text("It was cancelled, and no file was written.")).to_be_visible()  # history outlives the run
     tab.check()
     phone.check()

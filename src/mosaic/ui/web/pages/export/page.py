@@ -12,13 +12,14 @@ from nicegui import ui
 from mosaic.core.errors import MosaicError
 from mosaic.runs.exporting.jobs import ExportJobs
 from mosaic.runs.exporting.record import ExportRow
-from mosaic.store.state import ENDED
+from mosaic.store.logs import STREAMS
+from mosaic.store.state import ENDED, State
 from mosaic.ui.web.api import ask_or_complain
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import ago
-from mosaic.ui.web.components.widgets import box, button, complain, empty, panel, pill, raw
+from mosaic.ui.web.components.widgets import box, button, complain, empty, enable, panel, pill, raw, set_html
 from mosaic.ui.web.pages.export.form import ExportForm
-from mosaic.ui.web.pages.export.report import show_report
+from mosaic.ui.web.pages.export.report import show_output, show_report
 
 _REFRESH_S = 0.5
 _EARLIER = 20
@@ -29,10 +30,11 @@ async def page(frame: PageLayout, export: str = "", run: str = "") -> None:
     frame.title("Export")
     jobs = ExportJobs(frame.context.store)
     row = await threads.io_bound(jobs.row, export) if export else None
-    named = run if row is None or row.request.run.startswith("checkpoint:") else row.request.run
-    chosen = frame.context.folder(named).run_id if named else ""
-    if not chosen:
-        chosen = next((each.run_id for each in frame.facts.rows()), "")
+    known = [each.run_id for each in frame.facts.rows()]
+    if row is not None and row.request.run in known:  # it may be deleted, or a checkpoint by its path
+        chosen = row.request.run
+    else:
+        chosen = frame.context.folder(run).run_id if run else next(iter(known), "")
     _ExportPage(frame, jobs, row).build(chosen, await threads.io_bound(jobs.rows) or [])
 
 
@@ -50,7 +52,7 @@ class _ExportPage:
         if self._row is None:
             return
         if self._row.state in ENDED:
-            self._show(self._row)
+            self._show(*self._look(self._row.export_id))
         else:
             self._follow(self._row)
 
@@ -70,15 +72,18 @@ class _ExportPage:
         self._place.clear()
         with self._place, panel("Exporting", hint=escape(row.export_id)) as end:
             with end:
-                button("Cancel", self._cancel, glyph="stop", kind="danger small")
+                cancel = button("Cancel", self._cancel, glyph="stop", kind="danger small")
             bar = raw("", "m-bar")
             words = raw("", "small muted").props("role=status")
-            output = raw("", "x-log")
+            output = show_output("")
 
         def tell(now: ExportRow, log: str) -> None:
-            bar.set_content(f'<i style="width:{now.share:.1%}"></i>')
-            words.set_content(escape(now.progress.text if now.progress else "starting"))
-            output.set_content(escape(log))
+            stopping = now.state is State.STOPPING
+            enable(cancel, not stopping)
+            set_html(bar, f'<i style="width:{now.share:.1%}"></i>')
+            text = now.progress.text if now.progress else "starting"
+            set_html(words, "cancelling" if stopping else escape(text))
+            set_html(output, escape(log))
 
         async def refresh() -> None:
             found = await threads.io_bound(self._look, row.export_id)
@@ -88,7 +93,7 @@ class _ExportPage:
                 rows = await threads.io_bound(self._jobs.rows)  # before the timer, and this call with it, is cleared
                 timer.cancel()
                 self._show_history(rows or [])
-                self._show(found[0])
+                self._show(*found)
             else:
                 tell(*found)
 
@@ -97,16 +102,17 @@ class _ExportPage:
             timer = ui.timer(_REFRESH_S, refresh)
 
     def _look(self, export_id: str) -> tuple[ExportRow, str]:
-        return self._jobs.row(export_id), self._jobs.log(export_id, size=4000).text
+        parts = [self._jobs.log(export_id, size=4000, stream=stream).text for stream in STREAMS]
+        return self._jobs.row(export_id), "".join(parts)
 
     async def _cancel(self) -> None:
         assert self._row is not None
         await ask_or_complain(f"/exports/{self._row.export_id}/cancel")
 
-    def _show(self, row: ExportRow) -> None:
+    def _show(self, row: ExportRow, log: str) -> None:
         self._place.clear()
         with self._place:
-            show_report(row)
+            show_report(row, log)
 
     def _show_history(self, rows: list[ExportRow]) -> None:
         if self._earlier.is_deleted:

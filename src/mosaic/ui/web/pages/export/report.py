@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from urllib.parse import quote
 
+from nicegui import ui
+
 from mosaic.runs.exporting.record import ComparedFile, ExportRow
 from mosaic.store.state import State
 from mosaic.ui.web.components.icons import icon
@@ -13,8 +15,8 @@ from mosaic.ui.web.components.widgets import box, panel, pill, raw
 _HEAD = ("Policy", "Largest difference", "Equal actions", "Compared on", "Verdict", "File")
 
 
-def show_report(row: ExportRow) -> None:
-    """Show how an export ended: its reason, its comparison, its files."""
+def show_report(row: ExportRow, log: str) -> None:
+    """Show how an export ended: its reason, its comparison, its files; without files also what it printed."""
     if row.state is not State.FINISHED:
         words = "It was cancelled, and no file was written." if row.state is State.STOPPED else row.reason
         with panel("Cancelled" if row.state is State.STOPPED else "It failed"):
@@ -28,6 +30,14 @@ def show_report(row: ExportRow) -> None:
             for each in row.written:
                 link = raw(f"{icon('export')}<span>{escape(each.name)}</span>{_size(each.size)}", "row x-file", "a")
                 link.props["href"], link.props["download"] = file_address(row.export_id, each.name), each.name
+    elif log:
+        with panel("Output"):
+            show_output(escape(log))
+
+
+def show_output(text: str) -> ui.html:
+    """Show what an export printed, in escaped text; its last lines stay in view."""
+    return raw(text, "x-log").props('role=log tabindex=0 aria-label="Output of the export"')
 
 
 def comparison_table(row: ExportRow) -> str:
