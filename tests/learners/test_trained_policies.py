@@ -170,9 +170,21 @@ def by_reward(policy, batch):
 def test_a_function_that_fails_on_a_batch_is_named_with_what_it_was_given():
     batch = SimpleNamespace(policy_batches={"default_policy": {"obs": [], "rewards": []}})
     for given, said in (
-        (batch, "a SimpleNamespace: batch.policy_batches has ['default_policy'] with obs, rewards. Correct"),
+        (batch, "a SimpleNamespace: batch.policy_batches has ['red'] with obs, rewards. Correct"),
         ({}, "The batch is a dict."),
     ):
         with pytest.raises(MosaicError, match=r"by_reward\('red', batch\) raised \w+Error: .*The batch is a") as caught:
             BatchRule(own("by_reward"), {"default_policy": "red"})("default_policy", given)
         assert said in str(caught.value)
+
+
+def rewarded(policy, batch):
+    return batch.policy_batches[policy]["rewards"].mean() > 0
+
+
+def test_the_batch_has_the_names_that_the_function_is_asked_about():
+    rule = BatchRule(own("rewarded"), {"default_policy": "red"})
+    for reward in (1.0, 0.0):
+        batch = SimpleNamespace(policy_batches={"default_policy": {"rewards": np.full(3, reward)}})
+        assert rule("default_policy", batch) is bool(reward)
+        assert list(batch.policy_batches) == ["default_policy"], "RLlib trains with the batch as it was"

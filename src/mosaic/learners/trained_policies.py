@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -105,7 +106,7 @@ def _truth(reference: str, policy: str, answer: object) -> bool:
 
 
 def _contents(batch: object) -> str:
-    """Describe a batch of RLlib's: the policies in it, under RLlib's names, and the columns of each."""
+    """Describe a batch of RLlib's: the policies in it, and the columns of each."""
     parts = getattr(batch, "policy_batches", None)
     if not isinstance(parts, Mapping):
         return f"a {type(batch).__name__}"
@@ -125,7 +126,7 @@ class BatchRule:
     def __call__(self, module: str, batch: object = None) -> bool:
         if batch is None:
             return True
-        policy = self._policies.get(module, module)
+        policy, batch = self._policies.get(module, module), self._named(batch)
         try:
             answer = self._function(policy, batch)
         except Exception as error:
@@ -135,6 +136,15 @@ class BatchRule:
                 "the policy alone, def f(policy) -> bool, is asked once, before training."
             ) from error
         return _truth(self.reference, policy, answer)
+
+    def _named(self, batch: object) -> object:
+        """Return the batch with Mosaic's names of the policies: the function is asked about one of these."""
+        parts = getattr(batch, "policy_batches", None)
+        if not isinstance(parts, Mapping):
+            return batch
+        named = copy(batch)
+        named.policy_batches = {self._policies.get(name, name): part for name, part in parts.items()}  # type: ignore[attr-defined]
+        return named
 
     def rehearse(self) -> None:
         """Ask once without a batch, as RLlib may; raise InputError for a wrong answer, before anything is started.
