@@ -23,7 +23,7 @@ from mosaic.server.evaluations.jobs import EvaluationJobs
 from mosaic.server.play.registry import Matches
 from mosaic.server.queue.dispatcher import Dispatcher
 from mosaic.server.queue.idempotency import Submissions
-from mosaic.server.routes import catalog, events, examinations, exports, frames, metrics, projects, runs
+from mosaic.server.routes import catalog, events, examinations, exports, files, frames, metrics, projects, runs
 from mosaic.server.routes import matches as match_routes
 
 
@@ -53,7 +53,7 @@ def create_app(
 
     # FastAPI's documentation pages load their scripts from other hosts, so they are disabled.
     app = FastAPI(title="Mosaic", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)
-    for part in (runs, metrics, events, frames, catalog, projects, exports):
+    for part in (runs, metrics, events, frames, catalog, projects, exports, files):
         app.include_router(part.routes(context), responses=REFUSALS)
     app.include_router(match_routes.routes(matches), responses=REFUSALS)
     app.include_router(examinations.routes(examined, matches), responses=REFUSALS)

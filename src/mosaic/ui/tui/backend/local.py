@@ -11,6 +11,7 @@ from mosaic.core.ids import Json, JsonObject
 from mosaic.ui.tui.backend.protocol import (
     CatalogSource,
     ExportSource,
+    FileSource,
     MachineSource,
     MatchSource,
     MetricSource,
@@ -58,6 +59,12 @@ class LocalBackend:
         from mosaic.ui.tui.backend.matches import LocalMatches
 
         return LocalMatches(self._home.store.home)
+
+    @cached_property
+    def files(self) -> FileSource:
+        from mosaic.ui.tui.backend.files import LocalFiles
+
+        return LocalFiles()
 
 
 class _Home:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mosaic.server.client.matches import MatchLink
     from mosaic.server.machine_load import MachineLoad
     from mosaic.server.schemas import EnvRow, FindingRow, WorkerRow
+    from mosaic.store.folders import FilePurpose, FolderRow
     from mosaic.store.projects.registry import ProjectDetails, ProjectRow
     from mosaic.store.views import LiveRow, LogPart, RunRow
     from mosaic.telemetry.frames.reader import Pictures
@@ -145,6 +146,18 @@ class MatchSource(Protocol):
     def pictures(self, session_id: str, rate_hz: float) -> Pictures: ...
 
 
+class FileSource(Protocol):
+    """Files to choose from: of this machine, or of the folders that a server shows."""
+
+    place: str
+
+    def show(self, folder: str, purpose: FilePurpose) -> FolderRow:
+        """List a folder; "" is where to begin."""
+        ...
+
+    def read_config(self, file: str) -> str: ...
+
+
 class AppBackend(Protocol):
     """Everything that the terminal app shows and does comes from here."""
 
@@ -158,6 +171,9 @@ class AppBackend(Protocol):
 
     @property
     def matches(self) -> MatchSource: ...
+
+    @property
+    def files(self) -> FileSource: ...
 
     runs: RunSource
     metrics: MetricSource

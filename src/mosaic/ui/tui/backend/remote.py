@@ -14,11 +14,13 @@ from mosaic.server.client.client import Client, RemoteRun
 from mosaic.server.client.exports import RemoteExports
 from mosaic.server.schemas import CheckedRun
 from mosaic.ui.series import ManySeries, SeriesQuery
+from mosaic.ui.tui.backend.files import RemoteFiles
 from mosaic.ui.tui.backend.local import LocalCatalog
 from mosaic.ui.tui.backend.matches import RemoteMatches
 from mosaic.ui.tui.backend.protocol import (
     CatalogSource,
     ExportSource,
+    FileSource,
     MachineSource,
     MatchSource,
     MetricSource,
@@ -53,6 +55,7 @@ class RemoteBackend:
         self.catalog: CatalogSource = _RemoteCatalog(client)
         self.exports: ExportSource = RemoteExports(client)
         self.matches: MatchSource = RemoteMatches(client)
+        self.files: FileSource = RemoteFiles(client)
 
 
 class _RemoteRuns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mosaic.ui.tui.widgets.browser import browse, reference_of
 from mosaic.ui.tui.widgets.dialogs import Choose, FieldEditor, Prompt
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from mosaic.ui.tui.tabs.play import PlayTab
     from mosaic.ui.web.data.schema_fields import SchemaField
 
-_OTHER = "other …"
+_OTHER, _FILE = "other …", "a file …"
 _SWAP, _BACK = "swap sides", "hand it back"
 _MOVE = "Move, or number of the action"
 
@@ -37,22 +38,24 @@ def _choose_env(tab: PlayTab, rows: list[EnvRow]) -> None:
     known = {row.id: row for row in sorted(rows, key=lambda row: (not row.installed, row.id))}
     labels = {name if row.installed else f"{name} (not installed)": row for name, row in known.items()}
 
+    current = tab.form.env if tab.form is not None else ""
+
     def chosen(label: str | None) -> None:
         if label == _OTHER:
-            _type_env(tab)
+            _type_env(tab, current)
+        elif label == _FILE:
+            browse(tab, "game", lambda path: _type_env(tab, reference_of("game", path)))
         elif label is not None and labels[label].installed:
             tab.look(labels[label].id)
         elif label is not None:
             tab.shell.say(f"{labels[label].id} is not installed. Type: {labels[label].install}", "warning")
 
-    current = tab.form.env if tab.form is not None else ""
-    tab.app.push_screen(Choose("Environment", [*labels, _OTHER], current), chosen)
+    tab.app.push_screen(Choose("Environment", [*labels, _FILE, _OTHER], current), chosen)
 
 
-def _type_env(tab: PlayTab) -> None:
+def _type_env(tab: PlayTab, first: str) -> None:
     help = "An id such as gym/CartPole-v1, or one of your own: python:FILE.py:Class"
     check = lambda text: "" if text.strip() else "Type an environment."  # noqa: E731
-    first = tab.form.env if tab.form is not None else ""
     tab.app.push_screen(
         FieldEditor("Environment", help, first, check), lambda text: tab.look(text.strip()) if text else None
     )
@@ -63,15 +66,20 @@ def _choose_policy(tab: PlayTab, title: str, current: str, take: Callable[[str],
 
     offers = tab.form.offers if tab.form is not None else ["human", "random"]
 
+    def type_it(first: str) -> None:
+        help = "A policy: run:ID, run:ID@best, checkpoint:PATH, onnx:PATH, python:FILE.py:Class, …"
+        editor = FieldEditor(title, help, first, problem_of_policy, suggestions=offers)
+        tab.app.push_screen(editor, lambda text: take(text.strip()) if text else None)
+
     def chosen(label: str | None) -> None:
         if label == _OTHER:
-            help = "A policy: run:ID, run:ID@best, checkpoint:PATH, onnx:PATH, python:FILE.py:Class, …"
-            editor = FieldEditor(title, help, current, problem_of_policy, suggestions=offers)
-            tab.app.push_screen(editor, lambda text: take(text.strip()) if text else None)
+            type_it(current)
+        elif label == _FILE:
+            browse(tab, "checkpoint", lambda path: type_it(reference_of("checkpoint", path)))
         elif label is not None:
             take(label)
 
-    tab.app.push_screen(Choose(title, [*more, *offers, _OTHER], current), chosen)
+    tab.app.push_screen(Choose(title, [*more, *offers, _FILE, _OTHER], current), chosen)
 
 
 def _set_policy(tab: PlayTab, key: str, policy: str) -> None:

@@ -19,6 +19,7 @@ from mosaic.ui.tui.keys import OF_TABS, bindings, hint
 from mosaic.ui.tui.tabs.base import AppTab
 from mosaic.ui.tui.tabs.train_presets import ask_for_settings, ask_to_save
 from mosaic.ui.tui.train.log import LogTail, RunLog
+from mosaic.ui.tui.widgets.browser import browser_for
 from mosaic.ui.tui.widgets.dialogs import Choose, FieldEditor, TextScreen
 from mosaic.ui.tui.widgets.log_pane import LogPane
 from mosaic.ui.tui.widgets.tables import KeyedTable
@@ -250,7 +251,8 @@ class TrainTab(AppTab):
                     self._changed()
 
         check = lambda text: form.problem_of_text(key, text)  # noqa: E731
-        self.app.push_screen(FieldEditor(row.title, row.help, form.text(key), check), typed)
+        editor = FieldEditor(row.title, row.help, form.text(key), check, browse=browser_for(self, key))
+        self.app.push_screen(editor, typed)
 
     def _take(self, key: str, value: Json) -> None:
         assert self._form is not None

@@ -6,20 +6,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mosaic.ui.tui.tabs.base import AppTab
+from mosaic.ui.tui.widgets.browser import browse
 from mosaic.ui.tui.widgets.dialogs import Choose, Prompt
 
 if TYPE_CHECKING:
     from mosaic.ui.tui.train.presets import PresetName
     from mosaic.ui.web.data.draft import Draft
 
-_FILE = "a file …"
+_FILE, _BROWSE = "a file …", "browse files …"
 _PRESET = "Preset of the project, or a file (.yaml, .toml or .json)"
 _PATH = "File (.yaml, .toml or .json)"
 
 
 def ask_for_settings(tab: AppTab, load: Callable[[Draft, str], None]) -> None:
     """Ask for a preset or a file, read it in a thread, and call `load` with its draft and a message."""
-    from mosaic.ui.tui.train.presets import list_presets, read_file, read_preset
+    from mosaic.ui.tui.train.presets import list_presets, read_file, read_preset, read_text
 
     backend = tab.backend
 
@@ -36,10 +37,12 @@ def ask_for_settings(tab: AppTab, load: Callable[[Draft, str], None]) -> None:
         def chosen(label: str | None) -> None:
             if label == _FILE:
                 tab.app.push_screen(Prompt("Load a configuration", {_PATH: ""}), from_file)
+            elif label == _BROWSE:
+                browse(tab, "config", lambda path: read(lambda: read_text(backend.files.read_config(path), path), path))
             elif label is not None:
                 read(lambda: read_preset(backend, known[label]), label)
 
-        tab.app.push_screen(Choose("Load a preset", [*known, _FILE]), chosen)
+        tab.app.push_screen(Choose("Load a preset", [*known, _BROWSE, _FILE]), chosen)
 
     tab.shell.aside(lambda: list_presets(backend), choose)
 

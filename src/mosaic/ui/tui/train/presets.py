@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mosaic.config.file_formats import write_document
+from mosaic.config.file_formats import parse_document, write_document
 from mosaic.config.loading import load_run_config, parse_run_config
 from mosaic.core.errors import InputError, unknown
 from mosaic.store.atomic import write_once
@@ -43,6 +43,11 @@ def read_preset(backend: AppBackend, name: PresetName) -> Draft:
 def read_file(path: str) -> Draft:
     """Read a configuration, with the messages of the command line."""
     return Draft.of(load_run_config(Path(path).expanduser()))
+
+
+def read_text(text: str, name: str) -> Draft:
+    """Read a configuration from the text of a file, which may be a server's."""
+    return Draft.of(parse_run_config(parse_document(text, Path(name))))
 
 
 def save_settings(backend: AppBackend, draft: Draft, name: str) -> str:

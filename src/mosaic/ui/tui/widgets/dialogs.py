@@ -69,13 +69,27 @@ class Prompt(ModalScreen[dict[str, str] | None]):
 class FieldEditor(ModalScreen[str | None]):
     """Input of one setting, checked while it is typed; Enter accepts only what is valid."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Cancel"),
+        Binding("ctrl+o", "browse", "Browse", show=False),
+    ]
 
     def __init__(
-        self, title: str, help: str, text: str, check: Callable[[str], str], *, suggestions: Sequence[str] = ()
+        self,
+        title: str,
+        help: str,
+        text: str,
+        check: Callable[[str], str],
+        *,
+        suggestions: Sequence[str] = (),
+        browse: Callable[[Callable[[str], None]], None] | None = None,
     ) -> None:
-        """Begin with `text`; `check` returns why a text is invalid, or ""; `suggestions` complete what is typed."""
+        """Begin with `text`; `check` returns why a text is invalid, or "".
+
+        `suggestions` complete what is typed; `browse` lets the user choose a file and passes on how a setting names it.
+        """
         super().__init__()
+        self._browse = browse
         self._title, self._help, self._text, self._check = title, help, text, check
         self._suggester = SuggestFromList(suggestions) if suggestions else None
 
@@ -85,7 +99,8 @@ class FieldEditor(ModalScreen[str | None]):
             yield Static(self._help, classes="faint", markup=False)
             yield Input(self._text, compact=True, suggester=self._suggester)
             yield Static("", id="field-problem", markup=False)
-            yield Static("[b]⏎[/b] accept   [b]esc[/b] cancel", classes="keys")
+            files = "   [b]^o[/b] browse files" if self._browse else ""
+            yield Static(f"[b]⏎[/b] accept   [b]esc[/b] cancel{files}", classes="keys")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self.query_one("#field-problem", Static).update(self._check(event.value))
@@ -96,6 +111,10 @@ class FieldEditor(ModalScreen[str | None]):
         self.query_one("#field-problem", Static).update(problem)
         if not problem:
             self.dismiss(event.value)
+
+    def action_browse(self) -> None:
+        if self._browse is not None:
+            self._browse(lambda text: setattr(self.query_one(Input), "value", text))
 
     def action_leave(self) -> None:
         self.dismiss(None)
