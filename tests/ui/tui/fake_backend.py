@@ -18,6 +18,7 @@ from mosaic.store.projects.registry import ProjectRow
 from mosaic.store.state import State
 from mosaic.store.views import AttemptRow, CheckpointRow, LogPart, RunDetails, RunRow
 from mosaic.ui.series import ManySeries, Series
+from mosaic.ui.tui.backend.files import LocalFiles
 from mosaic.ui.tui.backend.protocol import StartedRuns
 from mosaic.ui.web.data.draft import Checked
 from mosaic.ui.web.data.env_info import EnvLook, EnvOffer
@@ -222,6 +223,7 @@ class FakeBackend:
         self.projects = FakeProjects()
         self.exports = FakeExports()
         self.matches = FakeMatches()
+        self.files = LocalFiles()
 
     def _rows(self):
         if self.lost:

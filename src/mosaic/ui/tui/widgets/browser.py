@@ -53,7 +53,6 @@ class FileBrowser(ModalScreen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel"),
         Binding("down", "into_list", show=False),
-        Binding("ctrl+u", "up", "Up"),
     ]
 
     def __init__(self, tab: AppTab, purpose: FilePurpose, row: FolderRow) -> None:
@@ -68,7 +67,7 @@ class FileBrowser(ModalScreen[str | None]):
             yield Input(placeholder="type to narrow the list", compact=True)
             yield OptionList(compact=True)
             kinds = " ".join(SUFFIXES[self._purpose])
-            yield Static(f"[b]⏎[/b] open   [b]^u[/b] up   [b]esc[/b] cancel   {kinds}", classes="keys")
+            yield Static(f"[b]⏎[/b] open   [b]esc[/b] cancel   {kinds}", classes="keys")
 
     def on_mount(self) -> None:
         self._fill()
@@ -102,17 +101,13 @@ class FileBrowser(ModalScreen[str | None]):
         chosen = str(event.option.id)
         entry = next((each for each in self._row.entries if each.path == chosen), None)
         if chosen == _UP:
-            self.action_up()
+            self._open(self._row.parent or "")
         elif chosen == _THIS:
             self._take(self._row.path)
         elif entry is not None and entry.folder:
             self._open(entry.path)
         else:
             self._take(chosen)
-
-    def action_up(self) -> None:
-        if self._row.parent is not None:
-            self._open(self._row.parent)
 
     def _open(self, folder: str) -> None:
         files, purpose = self._tab.backend.files, self._purpose
