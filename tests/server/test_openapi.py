@@ -90,6 +90,7 @@ NOBODY_BEGAN = (  # or nobody would by chance: a whole request must fit together
     "/replays",
     "/episodes/{name}",
     "/projects/{name}",
+    "/files/config",
     "/exports/{ref}",
     "POST /exports",
     "POST /matches",
