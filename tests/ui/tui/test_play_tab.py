@@ -168,6 +168,9 @@ async def test_the_form_checks_each_field_and_offers_policies(backend):
         await pilot.press("backspace", *"7", "enter")
         await pilot.pause()
         assert app.tab.form.request()["seed"] == 7
+        assert app.tab.form.request()["rate_hz"] == 10  # a person plays
+        app.tab.form.policies = dict.fromkeys(app.tab.form.policies, "random")
+        assert "rate_hz" not in app.tab.form.request()
 
 
 async def test_quitting_asks_while_a_game_is_played_and_stop_ends_it(backend):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ENV, AGENT, EVERYONE, OPTION = "env", "agent.", "everyone", "option."
 ALL_AGENTS = "*"  # pattern for an env whose agents are known when the match begins
+TERMINAL_HZ = 10.0  # env steps per second where a person plays and no rate was chosen
 _FIRST_ENV = "classic/tictactoe_v3"
 _HUMAN = "human"
 _OPTIONS = ("seed", "pace", "rate_hz", "record", "max_steps")
@@ -56,7 +57,8 @@ class GameForm:
         if key.startswith(AGENT) or key == EVERYONE:
             return "⏎ chooses who plays: human is you; run:ID is a trained policy, random plays random legal moves."
         option = self.option(key)
-        return f"{option.help}{f' ({option.bounds})' if option.bounds else ''}"
+        own = f" Where you play: {TERMINAL_HZ:g}." if option.name == "rate_hz" else ""
+        return f"{option.help}{own}{f' ({option.bounds})' if option.bounds else ''}"
 
     def option(self, key: str) -> SchemaField:
         return next(each for each in self.fields if key == f"{OPTION}{each.name}")
@@ -77,7 +79,9 @@ class GameForm:
             self.policies[agent] = policy
 
     def request(self) -> JsonObject:
-        return {**self._document(), **self.options}
+        """Return the request for the match; a person in a terminal gets a rate that keys can follow."""
+        rate: JsonObject = {"rate_hz": TERMINAL_HZ} if _HUMAN in self.policies.values() else {}
+        return {**self._document(), **rate, **self.options}
 
     def _document(self) -> JsonObject:
         return {"environment": {"env_id": self.env}, "agents": dict[str, Json](self.policies)}
