@@ -166,7 +166,7 @@ def test_a_forked_copy_of_us_leaves_the_process_alone() -> None:
 THINKING = """
 import sys
 from pathlib import Path
-from mosaic.policies.uci.engine import LineProcess
+from mosaic.policies.uci.controller import LineProcess
 engine = LineProcess([Path(sys.argv[1])])
 engine.send("position startpos")
 engine.send("go infinite")

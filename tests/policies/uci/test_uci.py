@@ -13,7 +13,7 @@ from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.envs.chess import action_of
 from mosaic.policies.registry import is_reproducible, load_policy, parse_policy
 from mosaic.policies.uci import options as programs
-from mosaic.policies.uci.engine import Offer, parse_best_move, parse_offer
+from mosaic.policies.uci.controller import Offer, parse_best_move, parse_offer
 from mosaic.policies.uci.options import find_program
 from tests.policies.uci.uci_kit import AGENTS, FakeEngine, exists, spec_of, turn_of, uci
 

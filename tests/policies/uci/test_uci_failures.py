@@ -10,7 +10,7 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.policies.controller import PolicyError, PolicyTimeoutError, Remembers
-from mosaic.policies.uci import engine
+from mosaic.policies.uci import controller as client
 from tests.policies.uci.uci_kit import AGENTS, FakeEngine, exists, turn_of, uci
 
 # What goes wrong
@@ -63,7 +63,7 @@ def test_an_engine_that_fails_is_named_and_ended(fake: FakeEngine, go: str, kind
 def test_an_engine_that_does_not_introduce_itself_is_ended(
     fake: FakeEngine, monkeypatch: pytest.MonkeyPatch, introduction: str, text: str
 ) -> None:
-    monkeypatch.setattr(engine, "START_LIMIT_S", 0.1 if introduction == "pass" else 60.0)
+    monkeypatch.setattr(client, "START_LIMIT_S", 0.1 if introduction == "pass" else 60.0)
     controller = uci(fake(uci=introduction))
     with pytest.raises(PolicyError, match=re.escape(text)):
         controller.begin(AGENTS, 0)
@@ -93,7 +93,7 @@ def test_an_interrupt_ends_the_engine(fake: FakeEngine, monkeypatch: pytest.Monk
     controller = uci(fake())
     controller.begin(AGENTS, 0)
     pid = controller.engine_pid
-    monkeypatch.setattr(engine.UciEngine, "best_move", interrupt)
+    monkeypatch.setattr(client.UciEngine, "best_move", interrupt)
     with pytest.raises(KeyboardInterrupt):
         controller.act(turn_of())
     assert not exists(pid)

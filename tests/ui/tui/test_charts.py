@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mosaic.core.errors import InputError
-from mosaic.ui.tui.charts.drawing import draw
+from mosaic.ui.tui.charts.chart import draw
 from mosaic.ui.tui.charts.files import save_chart
 from mosaic.ui.tui.charts.plot import COLOURS, Line, Plot, natural, smooth
 

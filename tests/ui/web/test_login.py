@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from mosaic.server.app import create_app
 from mosaic.server.auth.token import COOKIE, ensure_token
 from mosaic.server.context import ServerSettings
-from mosaic.ui.web.page_requests import LoginMiddleware, PageRoute
+from mosaic.ui.web.app import LoginMiddleware, PageRoute
 
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
 WRONG = "0" * 43

@@ -21,7 +21,7 @@ from mosaic.envs.vector.encoding import row_code
 from mosaic.envs.vector.in_process import PythonVector
 from mosaic.testing import Fading
 from mosaic.workers.sb3.buffers import leave_out_idle
-from mosaic.workers.sb3.env.players import ModelOthers
+from mosaic.workers.sb3.env.make import ModelOthers
 from mosaic.workers.sb3.env.slots import SlotVecEnv
 from mosaic.workers.sb3.env.tally import TallyVecEnv
 

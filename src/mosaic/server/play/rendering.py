@@ -1,22 +1,24 @@
-"""Rendering of a match: a picture for its web pages, and one for viewers elsewhere."""
+"""Rendering of a match: a picture for its web pages, one for viewers elsewhere, and observations as text."""
 
 from __future__ import annotations
 
 import logging
 import math
 import threading
+from collections.abc import Iterator, Mapping
 from functools import partial
 from time import time
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaic.core.ids import AgentID
+from mosaic.core.turn import Observation
 from mosaic.envs.env import Env
 from mosaic.runners.live_screen import LiveScreen
 from mosaic.runners.screen import Shot, develop
 from mosaic.server.play.episode import PositionText
 from mosaic.server.play.keys import innermost
-from mosaic.server.play.observations import describe_observations
 from mosaic.server.play.state import MatchState
 from mosaic.telemetry.frames.on_demand import LISTEN_EVERY_S
 from mosaic.telemetry.frames.reader import Frame
@@ -148,3 +150,40 @@ class MatchScreen:
         if not state.note or not state.pace.real_time or state.viewers.is_due():
             state.note = state.note or problem
             state.viewers.tell()
+
+
+_MOST_AGENTS = 4
+_MOST_VALUES = 12  # of one array, a line each
+_MOST_LINES = 60
+
+
+def describe_observations(observations: Mapping[AgentID, Observation]) -> str:
+    """Return what the acting agents observe, a value on each line; large arrays by their range."""
+    lines: list[str] = []
+    for agent, observation in list(observations.items())[:_MOST_AGENTS]:
+        values = list(_values("observation", observation))
+        width = max(len(name) for name, _ in values)
+        lines += [agent, *(f"  {name:<{width}}  {value}" for name, value in values)]
+    hidden = len(observations) - _MOST_AGENTS
+    return "\n".join([*lines[:_MOST_LINES], *([f"and {hidden} more agents"] if hidden > 0 else [])])
+
+
+def _values(name: str, value: Observation) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _values(str(key), part)
+        return
+    if isinstance(value, tuple):
+        for place, part in enumerate(value):
+            yield from _values(f"{name}[{place}]", part)
+        return
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or array.ndim == 0:
+        yield name, f"{array.item():.4g}" if array.dtype.kind == "f" else str(value)
+    elif array.ndim == 1 and array.size <= _MOST_VALUES:
+        for place, number in enumerate(array.tolist()):
+            yield f"{name}[{place}]", f"{number:.4g}"
+    elif not array.size:
+        yield name, f"{array.shape}, empty"
+    else:
+        yield name, f"{array.shape}, {array.min():.4g} to {array.max():.4g}"
