@@ -15,11 +15,10 @@ from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
 from mosaic.policies.mapping import PolicyMapping
 from mosaic.server.play.clicks import Choice, Spot, next_spots, press
-from mosaic.server.play.human import read_action
 from mosaic.server.play.keys import KeyBinding, KeyMap, check_bindings, held_action, key_map
 from mosaic.server.play.messages import AssignPolicy, Key, read_message
 from mosaic.server.play.pace import Pace, plays_in_real_time, rate_of
-from mosaic.server.play.participants import PolicyAssignments, Viewer, acts_for, who_acts
+from mosaic.server.play.participants import PolicyAssignments, Viewer, acts_for, read_action, who_acts
 
 
 def _keys(env_id: str) -> KeyMap:

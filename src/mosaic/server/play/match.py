@@ -30,10 +30,9 @@ from mosaic.runners.record import episode_from_json, episode_to_json
 from mosaic.server.play.advice import Advisors
 from mosaic.server.play.clicks import choices
 from mosaic.server.play.episode import MatchEndedError, MatchPhase, PositionText, result_of
-from mosaic.server.play.human import HumanController
 from mosaic.server.play.keys import key_map
 from mosaic.server.play.messages import MatchRequest
-from mosaic.server.play.participants import HUMAN, Viewer, require_owner
+from mosaic.server.play.participants import HUMAN, HumanController, Viewer, require_owner
 from mosaic.server.play.rendering import MatchScreen, hanabi_text
 from mosaic.server.play.state import MatchState
 

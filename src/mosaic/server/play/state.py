@@ -15,11 +15,10 @@ from mosaic.policies.mapping import PolicyMapping
 from mosaic.server.play.advice import Advice
 from mosaic.server.play.clicks import Spot, as_json, next_spots
 from mosaic.server.play.episode import CurrentEpisode, MatchEndedError, MatchPhase
-from mosaic.server.play.human import HumanPlayers
 from mosaic.server.play.keys import KeyBinding
 from mosaic.server.play.messages import MatchRequest, Restart
 from mosaic.server.play.pace import Pace
-from mosaic.server.play.participants import MatchViewers, PolicyAssignments, Viewer
+from mosaic.server.play.participants import HumanPlayers, MatchViewers, PolicyAssignments, Viewer
 
 SHOWN_MOVES = 300
 SHOWN_BINDINGS = 80
