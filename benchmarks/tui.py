@@ -2,9 +2,10 @@
 
     python benchmarks/tui.py [start] [redraw] [idle] [soak] [--events 1000000] [--policies 100]
 
-Each function prints figures with their limits; a ratio below 1 is within the limit. `start` and `idle` run `mosaic tui`
-in a pseudo-terminal of 140×42, as a user does. `soak` writes that many events of a run with that many policies, while
-the app shows its curves.
+Each function prints figures with their limits; a ratio below 1 is within the limit. Beside the time by the clock stands
+the CPU time, which other work on the machine changes less. `start` and `idle` run `mosaic tui` in a pseudo-terminal of
+140×42, as a user does; `idle` first without a run, then with a live one (native PPO, CartPole) on Home and on Metrics.
+`soak` writes that many events of a run with that many policies, in another process, while the app shows its curves.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ import tempfile
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median, quantiles
-from threading import Thread
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, process_time
 from typing import cast
 
 import psutil
+from textual._compositor import CompositorUpdate
 
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Trainer
@@ -39,6 +42,7 @@ from mosaic.ui.tui.backend.local import LocalBackend
 from mosaic.ui.tui.charts.chart import Chart
 from mosaic.ui.tui.tabs.metrics import MetricsTab
 
+Process = get_context("spawn").Process  # a worker process has no memory of the app either
 SIZE = (140, 42)
 COMMAND = [sys.executable, "-c", "from mosaic.ui.cli.main import main; main()", "tui"]
 
@@ -52,15 +56,16 @@ def made_run(home: Path, policies: int, events: int) -> Run:
     config = {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy", "total_timesteps": 10**9}}
     run = Trainer(home).submit(config, start=False)
     run.stop()
-    write_events(run, policies, 0, events)
+    write_events(run.folder.metrics, policies, 0, events)
     return run
 
 
-def write_events(run: Run, policies: int, first: int, number: int) -> None:
-    """Write events; each has the reward of one policy, in turn."""
-    with EventWriter(run.folder.metrics, attempt=1) as writer:
+def write_events(metrics: Path, policies: int, first: int, number: int) -> None:
+    """Write events; each has the reward of one policy, in turn, and every hundredth that of all."""
+    with EventWriter(metrics, attempt=1) as writer:
         for index in range(first, first + number):
-            policy = {f"policy_{index % policies}": {"reward_mean": float(index % 97)}}
+            of = range(policies) if index % 100 == 0 else [index % policies]
+            policy = {f"policy_{number}": {"reward_mean": float((index + number) % 97)} for number in of}
             writer.report(
                 kind="iteration", training_iteration=index, env_steps=index * 100, policies=policy,
                 episode_reward_mean=float(index % 89), episode_len_mean=float(index % 53),
@@ -98,70 +103,103 @@ def read_for(terminal: int, seconds: float, until: bytes = b"") -> bytes:
 
 def start(home: Path, repeats: int = 5) -> None:
     """Measure from the start of the process to the first screen, beside the start of Python alone."""
-    spent, bare = [], []
+    spent, bare, cpu = [], [], []
     for _ in range(repeats):
         begun = perf_counter()
         subprocess.run([sys.executable, "-c", "pass"], check=True)
         bare.append(perf_counter() - begun)
         begun = perf_counter()
-        with in_terminal(home) as (_, terminal):
+        with in_terminal(home) as (process, terminal):
             if b"Newest runs" not in read_for(terminal, 60.0, b"Newest runs"):
                 raise RuntimeError("the first screen did not appear")
             spent.append(perf_counter() - begun)
+            cpu.append(cpu_s(process))
     show("start to first screen, median", median(spent), "s", 0.8)
+    show("  CPU time until then, median", median(cpu), "s", 0.8)
     print(f"  {median(spent) / median(bare):.1f} times a start of Python alone ({median(bare):.3g} s)")
 
 
-def idle(home: Path, seconds: float = 20.0) -> None:
-    """Measure the CPU time of Home with no live run."""
+def cpu_s(process: psutil.Process) -> float:
+    used = process.cpu_times()
+    return used.user + used.system
+
+
+def idle(home: Path, seconds: float = 15.0) -> None:
+    """Measure the CPU time of the app while nobody uses it, without a run and with a live one."""
+    _idle(home, "CPU of Home without a live run", b"", seconds, 2.0)
+    config = {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "native", "total_timesteps": 10**9}}
+    run = Trainer(home).submit(config)
+    try:
+        _idle(home, "CPU of Home with a live run", b"", seconds, 6.0)
+        _idle(home, "CPU of Metrics with a live run", b"3", seconds, 6.0)
+    finally:
+        run.stop()
+
+
+def _idle(home: Path, what: str, keys: bytes, seconds: float, limit: float) -> None:
     with in_terminal(home) as (process, terminal):
+        read_for(terminal, 60.0, b"Newest runs")
+        os.write(terminal, keys)
         read_for(terminal, 10.0)
-        before = process.cpu_times()
+        before, begun = cpu_s(process), perf_counter()
         read_for(terminal, seconds)
-        after = process.cpu_times()
-    share = 100 * (after.user + after.system - before.user - before.system) / seconds
-    show("CPU of Home without a live run", share, "%", 2.0)
+        share = 100 * (cpu_s(process) - before) / (perf_counter() - begun)
+    show(what, share, "%", limit)
 
 
-async def _redraws(repeats: int) -> list[float]:
+async def _redraws(repeats: int) -> tuple[list[float], list[float]]:
+    """Return wall and CPU times of whole redraws: new plots, all charts drawn, and the bytes for the terminal."""
     app = MosaicTui(LocalBackend(print), first_tab="metrics")
-    spent = []
+    spent, cpu = [], []
     async with app.run_test(size=SIZE) as pilot:
         while not len(app.query(Chart)):
             await pilot.pause(0.1)
         tab = cast(MetricsTab, app.tab)
+        await pilot.pause(1.0)
+        for reader in tab._readers:
+            reader.rest()  # only redraws are measured
         for _ in range(repeats):
-            begun = perf_counter()
-            for chart in tab.query(Chart):
-                chart._drawn_for = None  # as if the plot were another one
-            for chart in tab.query(Chart):
-                chart.refresh()
-            app.screen._compositor.render_strips()
+            charts = list(tab.query(Chart))
+            begun, before = perf_counter(), process_time()
+            for chart in charts:
+                chart.show(replace(chart.plot))
+            update = app.screen._compositor.render_update(full=True)
+            if isinstance(update, CompositorUpdate):
+                update.render_segments(app.console)
             spent.append(perf_counter() - begun)
+            cpu.append(process_time() - before)
             await pilot.pause()
-    return spent
+    return spent, cpu
+
+
+def show_redraws(when: str, spent: list[float], cpu: list[float]) -> None:
+    show(f"redraw of Metrics {when}, p95", 1000 * quantiles(spent, n=20)[-1], "ms", 60.0)
+    show("  CPU time of it, p95", 1000 * quantiles(cpu, n=20)[-1], "ms", 60.0)
 
 
 def redraw(home: Path, repeats: int = 100) -> None:
-    """Measure a whole redraw of Metrics, all charts anew."""
+    """Measure a whole redraw of Metrics: four charts, the first with a curve per policy."""
     made_run(home, 4, 4000)
-    spent = asyncio.run(_redraws(repeats))
-    show("redraw of Metrics at 140×42, p95", 1000 * quantiles(spent, n=20)[-1], "ms", 60.0)
+    show_redraws("at 140×42", *asyncio.run(_redraws(repeats)))
 
 
 async def _soak(run: Run, policies: int, events: int) -> None:
     app = MosaicTui(LocalBackend(print), first_tab="metrics")
     me = psutil.Process()
+    most = 0
+    writing = Process(target=write_events, args=(run.folder.metrics, policies, 1000, events))
+    writing.start()
     async with app.run_test(size=SIZE) as pilot:
-        writer = Thread(target=write_events, args=(run, policies, 1000, events))
-        writer.start()
-        while writer.is_alive():
+        while writing.is_alive():
             await pilot.press("down")
             await pilot.pause(0.5)
+            most = max(most, me.memory_info().rss)
         await pilot.pause(2.0)
-        show(f"memory after {events:,} events of {policies} policies", me.memory_info().rss / 2**20, "MB", 150.0)
-    spent = await _redraws(40)
-    show("redraw of Metrics after that, p95", 1000 * quantiles(spent, n=20)[-1], "ms", 60.0)
+    size = run.folder.metrics.stat().st_size / 2**20
+    print(f"{events:,} events of {policies} policies, {size:,.0f} MB")
+    show("memory while they are written, most", most / 2**20, "MB", 150.0)
+    show("memory after that", me.memory_info().rss / 2**20, "MB", 150.0)
+    show_redraws("after that", *await _redraws(40))
 
 
 def soak(home: Path, policies: int, events: int) -> None:
@@ -175,6 +213,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--policies", type=int, default=100)
     asked = parser.parse_args()
+    print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     for part in asked.parts:
         home = Path(tempfile.mkdtemp(prefix="mosaic-tui-"))
         os.environ["MOSAIC_HOME"] = str(home)

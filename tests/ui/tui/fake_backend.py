@@ -37,14 +37,26 @@ def row(run_id, state, **more):
     return RunRow(run_id=run_id, state=State(state), **about | more)
 
 
+class FakePictures:
+    def __init__(self, frame):
+        self._frame, self.state = frame, "waiting" if frame is None else "live"
+
+    def newest(self):
+        return self._frame
+
+    def close(self):
+        self.state = "finished"
+
+
 class FakeRun:
     def __init__(self, backend, run):
         self._backend, self._row, self.id = backend, run, run.run_id
 
     def show(self):
         failed = self._row.state == "failed"
+        config = {"name": self._row.name, "telemetry": {"frames": self._backend.drawn}}
         return RunDetails(
-            run_id=self.id, state=self._row.state, queued_at=NOW, config={"name": self._row.name}, env_steps=40_960,
+            run_id=self.id, state=self._row.state, queued_at=NOW, config=config, env_steps=40_960,
             attempts=(AttemptRow(number=1, started=NOW - 600),), last_metric=None, last_seq=7, exit=None,
             checkpoints=(CheckpointRow(env_steps=20_000, path="there", policies=tuple(POLICIES)),),
             reason="The worker failed: the game file is missing" if failed else "",
@@ -53,6 +65,9 @@ class FakeRun:
     def log(self, after=None, size=65_536, stream="stdout"):
         text = "" if after else "first line\nRuntimeError: the game file is missing\n"
         return LogPart(text=text if stream == "stderr" else "", start=0, end=9)
+
+    def pictures(self, request, source=None):
+        return FakePictures(self._backend.frame)
 
     def stop(self, patience_s=None, *, wait=True):
         self._backend.asked.append(("stop", self.id))
@@ -211,6 +226,7 @@ class FakeBackend:
     def __init__(self):
         self.asked = []
         self.lost = ""
+        self.drawn, self.frame = True, None  # whether runs draw, and what
         self.rows_ = [row("run-c", "running", name="cart"), row("run-b", "failed", name="broken"),
                       row("run-a", "finished", env="classic/tictactoe_v3")]  # fmt: skip
         self.names_ = NAMES

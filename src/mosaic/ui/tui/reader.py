@@ -100,7 +100,7 @@ class Reader(Generic[T]):
             value = self._read()
         except (MosaicError, OSError) as failure:
             error = str(failure) or type(failure).__name__
-        except Exception as failure:  # noqa: BLE001 - a defect, of a plug-in too, is shown; the thread goes on
+        except Exception as failure:  # noqa: BLE001 - a defect, of a plug-in too, is shown; the thread continues
             error = f"{type(failure).__name__}: {failure}"
         found = (None if value is None else self._key(value), error)
         if found == self._last:

@@ -128,7 +128,7 @@ def _save(watched: BackendRun, path: Path, request: FrameRequest, source: str | 
             f"The run {watched.id} is {state}: it shows no more pictures. Record its policy: "
             f"mosaic evaluate {quote(environment.id)} --agent '*=run:{watched.id}'{settings} --video film.mp4"
         )
-    _check_drawn(watched.id, details)
+    check_drawn(watched.id, details)
     pace, alerts = Throttle(_LIST_EVERY_S, monotonic), PictureAlerts(watched)
     pace.due()  # most pictures are there at once
 
@@ -208,7 +208,8 @@ def _follow(watched: BackendRun, request: FrameRequest, source: str | None) -> N
         follow(watched, view, pane=pane, rate_hz=max(4.0, request.rate_hz), after_event=list_sources)
 
 
-def _check_drawn(run_id: str, details: RunDetails) -> None:
+def check_drawn(run_id: str, details: RunDetails) -> None:
+    """Raise where a run was told to draw nothing."""
     from mosaic.core.errors import InputError
 
     if not details.config["telemetry"]["frames"]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _LIVE_S, _ENDED_S, _PICTURE_S = 0.5, 5.0, 0.25
 _WIDE, _HIGH = 120, 34
+_NO_PICTURE = "No picture yet. A run draws one while it trains, if its environment can be rendered."
 _FILE = "File (.png, .svg or .csv)"
 
 
@@ -230,9 +231,14 @@ class MetricsTab(AppTab):
 
         def look() -> PicturePane:
             from mosaic.telemetry.frames.requests import FrameRequest
+            from mosaic.ui.cli.commands.watch import check_drawn
             from mosaic.ui.cli.pictures import PicturePane
 
-            return PicturePane(self.backend.runs.run(ref).pictures(FrameRequest(1 / _PICTURE_S)))
+            run = self.backend.runs.run(ref)
+            check_drawn(ref, run.show())
+            pane = PicturePane(run.pictures(FrameRequest(1 / _PICTURE_S)))
+            pane.waiting = _NO_PICTURE
+            return pane
 
         self.shell.aside(look, self._open_picture)
 
