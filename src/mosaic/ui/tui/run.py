@@ -6,14 +6,14 @@ import asyncio
 import os
 import signal
 import sys
+import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 from mosaic.core.errors import InputError
 from mosaic.ui.tui.app import MosaicTui
 from mosaic.ui.tui.backend.protocol import AppBackend
-
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def run_tui(server: str | None) -> int:
@@ -51,6 +51,24 @@ def _backend(server: str | None, say: Callable[[str], None]) -> Iterator[AppBack
 async def _run(app: MosaicTui) -> None:
     """Run the app; a request to end it restores the terminal as its own quitting does."""
     loop = asyncio.get_running_loop()
-    for number in _ENDING:
-        loop.add_signal_handler(number, lambda code: app.exit(return_code=128 + code), int(number))
+
+    def leave(number: int) -> None:
+        app.exit(return_code=128 + number)
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        if is_gone(sys.stdout.fileno()):
+            os._exit(128 + number)  # the app waits for a terminal that takes its output; runs continue without it
+        loop.call_soon_threadsafe(leave, number)
+
+    loop.add_signal_handler(signal.SIGTERM, leave, int(signal.SIGTERM))
+    signal.signal(signal.SIGHUP, hang_up)  # not through the loop, which may be the one that waits
     await app.run_async()
+
+
+def is_gone(terminal: int) -> bool:
+    """Return whether the other side of a terminal has closed it."""
+    try:
+        termios.tcgetattr(terminal)
+    except termios.error:
+        return True
+    return False
