@@ -14,7 +14,7 @@ from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.runs.exporting.record import ComparedFile, ExportRow, ProgressRow, WrittenFile
 from mosaic.server.machine_load import MachineLoad
 from mosaic.server.schemas import EnvRow, FindingRow, WorkerRow
-from mosaic.store.projects.registry import ProjectRow
+from mosaic.store.projects.registry import ProjectDetails, ProjectRow
 from mosaic.store.state import State
 from mosaic.store.views import AttemptRow, CheckpointRow, LogPart, RunDetails, RunRow
 from mosaic.ui.series import ManySeries, Series
@@ -153,7 +153,9 @@ class FakeProjects:
         return list(self.kept.values())
 
     def details(self, name):
-        return self.kept[name]
+        row = self.kept[name]
+        settings = {"": {"environment": {"env_id": row.env}, "project": name}}
+        return ProjectDetails(**row.model_dump(), config={"name": name, "env": row.env}, settings=settings)
 
     def create(self, folder, name, env):
         made = ProjectRow(name=name or folder.rpartition("/")[2], folder=folder, state="ok", env=env, used=0.0)

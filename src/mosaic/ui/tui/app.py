@@ -12,7 +12,7 @@ from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.events import Resize
 from textual.screen import Screen
-from textual.widgets import ContentSwitcher, Footer, Input, Static
+from textual.widgets import ContentSwitcher, Footer, Static
 
 from mosaic.core.errors import MosaicError
 from mosaic.ui.tui.backend.protocol import AppBackend
@@ -24,6 +24,7 @@ from mosaic.ui.tui.widgets.dialogs import Confirm, TextScreen, TooSmall
 
 if TYPE_CHECKING:
     from mosaic.ui.tui.tabs.metrics import MetricsTab
+    from mosaic.ui.tui.tabs.train import TrainTab
 
 T = TypeVar("T")
 SMALLEST = (80, 24)
@@ -122,6 +123,16 @@ class MosaicTui(App[None]):
         await self.action_tab("metrics")
         cast("MetricsTab", self.tab).show_runs(refs)
 
+    def show_log(self, ref: str) -> None:
+        self.call_later(self._use_train, lambda tab: tab.visit(ref))
+
+    def train_with(self, project: str, preset: str) -> None:
+        self.call_later(self._use_train, lambda tab: tab.use_preset(project, preset))
+
+    async def _use_train(self, work: Callable[[TrainTab], None]) -> None:
+        await self.action_tab("train")
+        work(cast("TrainTab", self.tab))
+
     def show_tab(self, name: str) -> None:
         self.call_later(self.action_tab, name)
 
@@ -156,8 +167,7 @@ class MosaicTui(App[None]):
         self.tab.shown()
 
     async def action_back(self) -> None:
-        if isinstance(self.focused, Input) or self.tab.back():
-            self.tab.back()
+        if self.tab.back():
             self.tab.focus_main()
         elif self._trail:
             await self._activate(self._trail.pop())
@@ -172,6 +182,12 @@ class MosaicTui(App[None]):
 
     def action_filter(self) -> None:
         self.tab.filter()
+
+    def action_log(self) -> None:
+        self.tab.open_log()
+
+    def action_config(self) -> None:
+        self.tab.config()
 
     def action_delete(self) -> None:
         self.tab.delete()

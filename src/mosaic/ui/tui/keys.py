@@ -13,6 +13,7 @@ class KeyMeaning(NamedTuple):
     title: str
     help: str
     footer: bool = True
+    hint: str | None = None  # in the hint line, in place of the title; "" where the next key explains both
 
 
 EVERYWHERE = (
@@ -23,7 +24,9 @@ EVERYWHERE = (
     KeyMeaning("r", "resume", "Resume", "Resume a run that has ended, or start one that is queued", footer=False),
     KeyMeaning("k", "checkpoint", "Save", "Save a checkpoint of the run now", footer=False),
     KeyMeaning("d", "delete", "Delete", "Delete what is selected, after a confirmation", footer=False),
-    KeyMeaning("slash", "filter", "Filter", "Filter the list"),
+    KeyMeaning("l", "log", "Log", "Show the log of the run; on Train, change between it and the form", footer=False),
+    KeyMeaning("i", "config", "Config", "Show the configuration of the run, project or form", footer=False),
+    KeyMeaning("slash", "filter", "Filter", "Filter the lists of the tab"),
     KeyMeaning("m", "messages", "Messages", "Show all messages of this session", footer=False),
     KeyMeaning("question_mark", "help", "Help", "Show all keys"),
     KeyMeaning("q", "quit", "Quit", "Quit; runs continue"),
@@ -36,21 +39,20 @@ OF_TABS = {
     "train": (
         KeyMeaning("t", "start", "Start", "Start training with these settings"),
         KeyMeaning("y", "queue", "Queue", "Queue the run; r on Runs, or a server, starts it"),
-        KeyMeaning("l", "log", "Log", "Show the log of the started run, or the form"),
         KeyMeaning("a", "advanced", "Advanced", "Show or hide the advanced settings"),
         KeyMeaning("o", "load", "Load", "Load a preset of a project, or a file"),
         KeyMeaning("w", "save", "Save as", "Save the settings as a preset or as a file"),
-        KeyMeaning("i", "config", "Config", "Show the whole configuration"),
         KeyMeaning("backspace", "reset", "Reset", "Return the setting to its default"),
     ),
     "metrics": (
         KeyMeaning("x", "axis", "X-axis", "Choose the x-axis: steps, time, episodes, iterations"),
-        KeyMeaning("z", "smooth", "Smoothing", "Choose the smoothing: none, 0.6, 0.9"),
-        KeyMeaning("plus", "zoom_in", "Zoom in", "Show half of the x-axis"),
-        KeyMeaning("minus", "zoom_out", "Zoom out", "Show twice as much of the x-axis"),
-        KeyMeaning("left_square_bracket", "pan_left", "Earlier", "Move to the left"),
-        KeyMeaning("right_square_bracket", "pan_right", "Later", "Move to the right"),
+        KeyMeaning("z", "smooth", "Smoothing", "Choose the smoothing: none, 0.6, 0.9", hint="smooth"),
+        KeyMeaning("plus", "zoom_in", "Zoom in", "Show half of the x-axis", hint=""),
+        KeyMeaning("minus", "zoom_out", "Zoom out", "Show twice as much of the x-axis", hint="zoom"),
+        KeyMeaning("left_square_bracket", "pan_left", "Earlier", "Move to the left", hint=""),
+        KeyMeaning("right_square_bracket", "pan_right", "Later", "Move to the right", hint="move"),
         KeyMeaning("0", "zoom_reset", "All", "Show the whole x-axis"),
+        KeyMeaning("h", "curves", "Curves", "Show all policies together, each policy, or both"),
         KeyMeaning("f", "charts", "Charts", "Show one chart or several"),
         KeyMeaning("b", "band", "Seeds", "Show the mean of the run's seed group with its band"),
         KeyMeaning("v", "picture", "Picture", "Show the live picture beside the curves"),
@@ -101,7 +103,12 @@ def bindings(keys: tuple[KeyMeaning, ...], *, footer: bool = True) -> list[Bindi
 
 def hint(keys: tuple[KeyMeaning, ...]) -> str:
     """Return a line with a tab's own keys."""
-    return "  ".join(f"[b]{shown(key.key).replace('[', chr(92) + '[')}[/b] {key.title.lower()}" for key in keys)
+    parts = []
+    for key in keys:
+        words = key.title.lower() if key.hint is None else key.hint
+        sign = shown(key.key).replace("[", chr(92) + "[")
+        parts.append(f"[b]{sign}[/b] {words}  " if words else f"[b]{sign}[/b] ")
+    return "".join(parts).rstrip()
 
 
 def shown(key: str) -> str:

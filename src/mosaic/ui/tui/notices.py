@@ -77,10 +77,10 @@ class StatusLine(Static):
             self._draw()
 
     def _draw(self) -> None:
-        if self.lost:
-            left = Notice(0, "error", f"{' '.join(self.lost.split())} Trying again …").line
-        elif self._shown is not None:
+        if self._shown is not None:
             left = self._shown.line
+        elif self.lost:
+            left = Notice(0, "error", f"{' '.join(self.lost.split())} Trying again …").line
         else:
             left = ""
         self.update(left or f"[dim]{self._live} running · {escape(self._place)}[/]")

@@ -73,17 +73,17 @@ class Reader(Generic[T]):
         self._taken.set()
         self._wake.set()
 
-    def deliver(self) -> str:
-        """Show what was read, or the error, and return the error; called in the thread of the screen."""
+    def deliver(self) -> bool:
+        """Show what was read, or the error; return whether a value was read. Called in the thread of the screen."""
         value, error = self._fresh
         self._taken.set()
         if self._over.is_set():
-            return ""
+            return False
         if error:
             self._fail(error)
         elif value is not None:
             self._show(value)
-        return error
+        return value is not None
 
     def _run(self) -> None:
         while not self._over.is_set():

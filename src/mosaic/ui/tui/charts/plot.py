@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.ui.web.components.theme import count, duration
-from mosaic.ui.web.data.chart_groups import RETURN, Family
+from mosaic.ui.web.data.chart_groups import ALL, RETURN, Family
 
 if TYPE_CHECKING:
     from mosaic.ui.series import Series
@@ -21,7 +21,6 @@ COLOURS = ("#2dbfab", "#f0a35e", "#79aef5", "#d08fdc", "#d9cf6a", "#9aa3ae")  # 
 MOST_RUNS = 6
 FEW_CURVES = 2  # more bands than these hide each other
 MOST_CURVES = 12  # of one chart
-_LOWEST, _HIGHEST = "episode_reward_min", "episode_reward_max"
 X_NAMES = {
     "env_steps": "env steps",
     "timestamp": "since the start",
@@ -71,9 +70,20 @@ def natural(text: str) -> list[tuple[int, int, str]]:
 
 
 def metrics_of(family: Family) -> list[str]:
-    """Return the metrics that a chart needs; that of the return also its least and greatest episode."""
-    bounds = [_LOWEST, _HIGHEST] if family.title == RETURN else []
+    """Return the metrics that a chart needs; that of the return also the least and greatest of each curve."""
+    bounds = [end for metric in family.curves.values() for end in _ends(metric)] if family.title == RETURN else []
     return [*family.curves.values(), *bounds]
+
+
+def _ends(metric: str) -> tuple[str, str]:
+    """Return the metrics of the least and greatest episode beside that of the mean."""
+    start = metric.removesuffix("mean")
+    return f"{start}min", f"{start}max"
+
+
+def sorted_labels(family: Family) -> list[str]:
+    """Return the labels of a chart: all policies together, then each, policy_2 before policy_10."""
+    return sorted(family.curves, key=lambda label: (label != ALL, natural(label)))
 
 
 def plot_of(
@@ -81,7 +91,7 @@ def plot_of(
 ) -> Plot:
     """Return the chart of a family: a curve per policy of each run; `refs` gives each run its label."""
     known = {(each.ref, each.metric): each for each in found}
-    labels = sorted(family.curves, key=lambda label: (label != "all", natural(label)))
+    labels = sorted_labels(family)
     wanted = [(ref, label) for ref in refs for label in labels if (ref, family.curves[label]) in known]
     lines = []
     for place, (ref, label) in enumerate(wanted[:MOST_CURVES]):
@@ -89,7 +99,8 @@ def plot_of(
         name = refs[ref] if len(labels) == 1 else label if len(refs) == 1 else f"{refs[ref]} {label}"
         low, high = np.empty(0), np.empty(0)
         if len(wanted) <= FEW_CURVES:
-            low, high = _band(series, known.get((ref, _LOWEST)), known.get((ref, _HIGHEST)), family)
+            lowest, highest = (known.get((ref, end)) for end in _ends(series.metric))
+            low, high = _band(series, lowest, highest, family)
         y = smooth(_floats(series.mean), smoothing)
         lines.append(Line(name, COLOURS[place % len(COLOURS)], np.asarray(series.x), y, low, high))
     return Plot(family.title, tuple(lines), x_name, hidden=max(0, len(wanted) - MOST_CURVES))

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import ClassVar, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from textual.containers import Vertical
+from textual.widgets import Input
 
 from mosaic.ui.tui.backend.protocol import AppBackend
 from mosaic.ui.tui.notices import Kind
 from mosaic.ui.tui.reader import Reader, Reading
+from mosaic.ui.tui.widgets.dialogs import Confirm, TextScreen, highlighted
+from mosaic.ui.tui.widgets.filter_bar import FilterBar
+
+if TYPE_CHECKING:
+    from mosaic.store.views import RunDetails
 
 T = TypeVar("T")
 LIVE_STATES = ("starting", "running", "paused", "stopping")
@@ -34,6 +40,14 @@ class Shell(Protocol):
         ...
 
     def show_tab(self, name: str) -> None: ...
+
+    def show_log(self, ref: str) -> None:
+        """Show the log of a run on Train."""
+        ...
+
+    def train_with(self, project: str, preset: str) -> None:
+        """Show the training form with a preset of a project; "" where it has none."""
+        ...
 
     def tell_source(self, running: int | None = None, lost: str = "") -> None:
         """Show how many runs are live, and why the source cannot be read; "" means that it can."""
@@ -81,7 +95,7 @@ class AppTab(Vertical):
 
     def on_reading(self, event: Reading) -> None:
         event.stop()
-        if not event.reader.deliver():
+        if event.reader.deliver():  # a reader that had nothing to read does not show that the source is there
             self.shell.tell_source()
 
     def on_unmount(self) -> None:
@@ -135,14 +149,73 @@ class AppTab(Vertical):
         """Answer `pause` where it does not concern a run; return False where it does."""
         return False
 
+    def open_log(self) -> None:
+        """Show the log of the run that keys concern."""
+        ref = self.run_ref()
+        if ref is None:
+            self.shell.say("No run is selected.", "warning")
+        else:
+            self.shell.show_log(ref)
+
+    def config(self) -> None:
+        """Show the configuration of the run that keys concern."""
+        ref = self.run_ref()
+        if ref is None:
+            self.shell.say("No run is selected.", "warning")
+            return
+
+        def show(details: RunDetails) -> None:
+            title = f"Configuration of {details.run_id}"
+            self.app.push_screen(TextScreen(title, highlighted(details.config, ".yaml")))
+
+        self.shell.aside(lambda: self.backend.runs.run(ref).show(), show)
+
+    def passes(self, *texts: str | None) -> bool:
+        """Return whether the filter lets something with these texts through."""
+        return all(bar.passes(*texts) for bar in self.query(FilterBar))
+
     def filter(self) -> None:
+        """Open the filter of the tab's lists."""
+        for bar in self.query(FilterBar):
+            bar.open()
+            return
         self.shell.say("There is no list to filter on this tab.", "warning")
 
+    def filtered(self) -> None:
+        """Show what the filter lets through; called whenever it changes."""
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.filtered()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.focus_main()
+
     def delete(self) -> None:
-        self.shell.say("There is nothing to delete on this tab.", "warning")
+        """Delete what is selected, after a confirmation."""
+        self.delete_run(self.run_ref())
+
+    def delete_run(self, ref: str | None) -> None:
+        if ref is None:
+            self.shell.say("No run is selected.", "warning")
+            return
+
+        def carry_out(sure: bool | None) -> None:
+            if sure:
+                self.shell.aside(lambda: self.backend.runs.run(ref).delete(), lambda _: deleted())
+
+        def deleted() -> None:
+            self.shell.say(f"{ref} is deleted.", "done")
+            self.refresh_now()
+
+        question = f"Delete the run {ref} with its checkpoints and metrics? This cannot be undone."
+        self.app.push_screen(Confirm(question), carry_out)
 
     def back(self) -> bool:
-        """Leave what is open inside the tab; return False where nothing is."""
+        """Leave what is open inside the tab, its filter first; return False where nothing is."""
+        for bar in self.query(FilterBar):
+            if bar.display:
+                bar.close()
+                return True
         return False
 
     def unsaved(self) -> str:

@@ -29,6 +29,7 @@ from mosaic.ui.tui.tabs.export_view import (
     report_of,
 )
 from mosaic.ui.tui.widgets.dialogs import Choose, Confirm, Prompt, TextScreen
+from mosaic.ui.tui.widgets.filter_bar import FilterBar
 from mosaic.ui.tui.widgets.tables import KeyedTable
 from mosaic.ui.web.data.export_draft import ExportDraft
 from mosaic.ui.web.data.schema_fields import SchemaField, as_text, complaints, fields_of, from_text
@@ -54,6 +55,7 @@ class ExportTab(AppTab):
         self.watch_runs()
 
     def compose(self) -> ComposeResult:
+        yield FilterBar("policy, run, state")
         with Horizontal():
             with Vertical(id="export-left"):
                 yield Static("What to export", classes="section")
@@ -103,14 +105,28 @@ class ExportTab(AppTab):
 
     def _show_form(self) -> None:
         problems = self._problems()
-        self._form.fill(form_rows(self._draft, self._fields, problems))
+        rows = form_rows(self._draft, self._fields, problems)
+        shown = {key: cells for key, cells in rows.items() if not key.startswith(POLICY) or self.passes(key)}
+        self._form.fill(shown)
         self.query_one("#export-help", Static).update(help_of(self._form.selected or "", self._fields, problems))
 
     def _show_rows(self, rows: list[ExportRow]) -> None:
         self._rows = {row.export_id: row for row in rows}
+        self._show_history()
+
+    def _show_history(self) -> None:
         now = self.shell.clock()
-        self._history.fill({row.export_id: history_cells(row, now) for row in rows})
+        found = {
+            key: history_cells(row, now)
+            for key, row in self._rows.items()
+            if self.passes(key, row.state, row.request.run, row.request.target, *row.request.policies)
+        }
+        self._history.fill(found)
         self._show_facts()
+
+    def filtered(self) -> None:
+        self._show_form()
+        self._show_history()
 
     def _show_facts(self) -> None:
         row = self._selected()
@@ -127,6 +143,9 @@ class ExportTab(AppTab):
             self._show_form()
 
     # Meanings of keys
+
+    def run_ref(self) -> str | None:
+        return self._draft.run or None
 
     def open(self) -> None:
         """Change the selected setting, or show all about the selected export."""

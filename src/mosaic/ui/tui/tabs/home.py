@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -14,14 +15,15 @@ from textual.widgets import DataTable, Static
 
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
 from mosaic.ui.tui.tabs.base import LIVE_STATES, AppTab
-from mosaic.ui.tui.tabs.runs import state_text
-from mosaic.ui.tui.widgets.dialogs import Confirm, Prompt, TextScreen
+from mosaic.ui.tui.tabs.runs import search_texts, state_text
+from mosaic.ui.tui.widgets.dialogs import Choose, Confirm, Prompt, TextScreen, highlighted
+from mosaic.ui.tui.widgets.filter_bar import FilterBar
 from mosaic.ui.tui.widgets.tables import KeyedTable
 
 if TYPE_CHECKING:
     from mosaic.server.machine_load import MachineLoad
     from mosaic.server.schemas import FindingRow
-    from mosaic.store.projects.registry import ProjectRow
+    from mosaic.store.projects.registry import ProjectDetails, ProjectRow
     from mosaic.store.views import RunRow
 
 _NEWEST = 30
@@ -36,11 +38,14 @@ class HomeTab(AppTab):
     def __init__(self) -> None:
         super().__init__()
         self._findings: list[FindingRow] = []
-        self.add_reader(lambda: self.backend.projects.rows(), self._show_projects, every_s=3.0)
-        self.add_reader(self._read_runs, self._show_runs, every_s=1.0)
+        self._projects: list[ProjectRow] = []
+        self._runs: list[RunRow] = []
+        self.add_reader(lambda: self.backend.projects.rows(), self._take_projects, every_s=3.0)
+        self.add_reader(lambda: self.backend.runs.rows(), self._take_runs, every_s=1.0)
         self.add_reader(lambda: self.backend.machine.load(), self._show_load, every_s=2.0, key=_rounded)
 
     def compose(self) -> ComposeResult:
+        yield FilterBar("project, env, preset, run")
         with Horizontal():
             with Vertical(id="home-left"):
                 yield Static("Projects", classes="section")
@@ -60,23 +65,33 @@ class HomeTab(AppTab):
 
     # What is shown
 
-    def _show_projects(self, rows: list[ProjectRow]) -> None:
+    def _take_projects(self, rows: list[ProjectRow]) -> None:
+        self._projects = rows
+        self._show_projects()
+
+    def _take_runs(self, rows: list[RunRow]) -> None:
+        self._runs = rows
+        self.shell.tell_source(sum(row.state in LIVE_STATES for row in rows))
+        self._show_runs()
+
+    def filtered(self) -> None:
+        self._show_projects()
+        self._show_runs()
+
+    def _show_projects(self) -> None:
         cells = {}
-        for row in rows:
-            name = Text(row.name) if row.state == "ok" else Text(f"{row.name} ({row.state})", "#ef6f6c")
-            cells[row.name] = (name, Text(row.env or "—"), Text(", ".join(row.presets) or "—"))
+        for row in self._projects:
+            if self.passes(row.name, row.env, row.folder, *row.presets):
+                name = Text(row.name) if row.state == "ok" else Text(f"{row.name} ({row.state})", "#ef6f6c")
+                cells[row.name] = (name, Text(row.env or "—"), Text(", ".join(row.presets) or "—"))
         self.query_one("#projects", KeyedTable).fill(cells)
+        few = "" if self._projects else "  [dim not bold]none yet: tab, then n[/]"
+        self.query_one("#home-left .section", Static).update(f"Projects{few}")
 
-    def _read_runs(self) -> tuple[int, list[RunRow]]:
-        """Return how many of all runs are live, and the newest."""
-        rows = self.backend.runs.rows()
-        return sum(row.state in LIVE_STATES for row in rows), rows[:_NEWEST]
-
-    def _show_runs(self, found: tuple[int, list[RunRow]]) -> None:
+    def _show_runs(self) -> None:
         from mosaic.ui.web.components.theme import count, number
 
-        live, rows = found
-        self.shell.tell_source(live)
+        rows = [row for row in self._runs if self.passes(*search_texts(row))][:_NEWEST]
         self.query_one("#newest", KeyedTable).fill(
             {
                 row.run_id: (
@@ -121,16 +136,33 @@ class HomeTab(AppTab):
         if project is None:
             super().open()
         else:
+            self.shell.aside(lambda: self.backend.projects.details(project), self._open_project)
+
+    def _open_project(self, details: ProjectDetails) -> None:
+        """Show the training form with the project's preset; where it has several, ask which."""
+        if details.state != "ok":
+            self._show_project(details)
+        elif len(details.presets) < 2:
+            self.shell.train_with(details.name, details.presets[0] if details.presets else "")
+        else:
+            chosen = Choose(f"Train {details.name} with", details.presets, details.default_preset or "")
+            self.app.push_screen(
+                chosen, lambda preset: self.shell.train_with(details.name, preset) if preset is not None else None
+            )
+
+    def config(self) -> None:
+        """Show what the selected project's file says, or a run's configuration."""
+        project = self._project()
+        if project is None:
+            super().config()
+        else:
             self.shell.aside(lambda: self.backend.projects.details(project), self._show_project)
 
-    def _show_project(self, details: ProjectRow) -> None:
-        lines = [f"folder   {details.folder}", f"env      {details.env or '—'}"]
-        lines += [
-            f"presets  {', '.join(details.presets) or '—'}",
-            f"exports  {', '.join(details.export_presets) or '—'}",
-        ]
-        lines += [details.problem] if details.problem else []
-        self.app.push_screen(TextScreen(f"Project {details.name}", Text("\n".join(lines))))
+    def _show_project(self, details: ProjectDetails) -> None:
+        parts: list[RenderableType] = [Text(f"{details.folder}\n", "bold")]
+        parts += [Text(f"{details.problem}\n", "#ef6f6c")] if details.problem else []
+        parts += [highlighted(details.config, ".toml")] if details.config else []
+        self.app.push_screen(TextScreen(f"Project {details.name}", Group(*parts)))
 
     def new(self) -> None:
         """Set up a run; in the list of projects, create one, or open the one that a folder has."""
@@ -156,7 +188,7 @@ class HomeTab(AppTab):
     def delete(self) -> None:
         project = self._project()
         if project is None:
-            self.shell.say("Select a project first; runs are deleted on the tab Runs.", "warning")
+            self.delete_run(self.run_ref())
             return
 
         def carry_out(sure: bool | None) -> None:

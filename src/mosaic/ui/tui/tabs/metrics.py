@@ -23,6 +23,7 @@ from mosaic.ui.tui.tabs.base import AppTab
 from mosaic.ui.tui.tabs.metrics_view import MetricsView, Wanted, key_of, read_view
 from mosaic.ui.tui.tabs.runs import STATE_COLOURS
 from mosaic.ui.tui.widgets.dialogs import Choose, Prompt
+from mosaic.ui.tui.widgets.filter_bar import FilterBar
 
 if TYPE_CHECKING:
     from mosaic.store.views import RunRow
@@ -55,6 +56,7 @@ class MetricsTab(AppTab):
         self.watch_runs()
 
     def compose(self) -> ComposeResult:
+        yield FilterBar("chart or policy")
         yield Static("", id="metrics-head")
         with Horizontal():
             yield Grid(id="charts")
@@ -71,7 +73,7 @@ class MetricsTab(AppTab):
     def show_runs(self, refs: Sequence[str]) -> None:
         """Show these runs; the first one is the one that keys concern."""
         self._close_picture()
-        self._want(Wanted(tuple(refs), self._wanted.x, self._wanted.smoothing))
+        self._want(replace(self._wanted, refs=tuple(refs), span=None, first=0, seeds=False))
         self._fit()
 
     def shown(self) -> None:
@@ -132,10 +134,12 @@ class MetricsTab(AppTab):
         colour = STATE_COLOURS.get(details.state, "#7d8794")
         name = escape(str(details.config.get("name") or details.run_id))
         more = f" and {len(wanted.refs) - 1} more" if len(wanted.refs) > 1 else ""
-        place = f"{min(wanted.first + 1, len(view.titles))}/{len(view.titles)} ↑↓" if view.titles else "no metrics yet"
+        none = "no chart matches the filter" if wanted.words else "no metrics yet"
+        place = f"chart {min(wanted.first + 1, len(view.titles))}/{len(view.titles)} ↑↓" if view.titles else none
         steps = f"{details.env_steps or 0:,} steps"
         parts = [f"[b]{name}[/b]{more}", f"[{colour}]{details.state}[/]", steps, f"x: {X_NAMES[wanted.x]}"]
-        parts += [f"smoothing {wanted.smoothing:g}", f"chart {place}"]
+        parts += [f"smoothing {wanted.smoothing:g}", place]
+        parts += [wanted.curves] if wanted.curves != "both" else []
         head.update(
             " · ".join(parts) + (f"\n[#ef6f6c]{escape(details.reason)}[/]" if details.state == "failed" else "")
         )
@@ -170,6 +174,13 @@ class MetricsTab(AppTab):
     def action_step_chart(self, step: int) -> None:
         last = len(self._view.titles) - 1 if self._view is not None else 0
         self._want(replace(self._wanted, first=min(max(0, self._wanted.first + step), max(0, last))))
+
+    def action_curves(self) -> None:
+        self._want(self._wanted.next_curves())
+
+    def filtered(self) -> None:
+        words = tuple(word for bar in self.query(FilterBar) for word in bar.words)
+        self._want(replace(self._wanted, words=words, first=0))
 
     def action_charts(self) -> None:
         self._single = not self._single

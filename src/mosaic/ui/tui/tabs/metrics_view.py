@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from mosaic.ui.tui.backend.protocol import AppBackend
-from mosaic.ui.tui.charts.plot import MOST_RUNS, Plot, metrics_of, plot_of
+from mosaic.ui.tui.charts.plot import MOST_CURVES, MOST_RUNS, Plot, metrics_of, plot_of, sorted_labels
+from mosaic.ui.tui.widgets.filter_bar import has_words
+from mosaic.ui.web.data.chart_groups import ALL, Family, families
 
 if TYPE_CHECKING:
     from mosaic.store.views import RunDetails
     from mosaic.telemetry.curves.curves import Axis
 
 AXES: tuple[Axis, ...] = ("env_steps", "timestamp", "episodes_total", "training_iteration")
+Curves: TypeAlias = Literal["both", "all policies", "each policy"]
+CURVES: tuple[Curves, ...] = get_args(Curves)
 SMOOTHINGS = (0.6, 0.9, 0.0)
 _MOST_METRICS = 50  # of one request
 
@@ -29,6 +34,11 @@ class Wanted:
     charts: int = 1
     points: int = 200  # per curve: two per column
     seeds: bool = False  # the mean of the run's seed group in its place
+    curves: Curves = "both"  # of a run with several policies
+    words: tuple[str, ...] = ()  # filter of charts and policies
+
+    def next_curves(self) -> Wanted:
+        return replace(self, curves=CURVES[(CURVES.index(self.curves) + 1) % len(CURVES)])
 
     def next_axis(self) -> Wanted:
         return replace(self, x=AXES[(AXES.index(self.x) + 1) % len(AXES)], span=None)
@@ -69,11 +79,11 @@ def read_view(backend: AppBackend, wanted: Wanted) -> MetricsView | None:
     if not wanted.refs:
         return None
     from mosaic.ui.series import SeriesQuery
-    from mosaic.ui.web.data.chart_groups import families
 
     rows = {row.run_id: row for row in backend.runs.rows()} if len(wanted.refs) > 1 or wanted.seeds else {}
     details = backend.runs.run(wanted.refs[0]).show()
-    found = families(backend.metrics.names(details.run_id))
+    names = dict.fromkeys(name for ref in wanted.refs[:MOST_RUNS] for name in backend.metrics.names(ref))
+    found = chosen(families(names), wanted)
     labels = {}
     for ref in wanted.refs[:MOST_RUNS]:
         row = rows.get(ref)
@@ -82,17 +92,44 @@ def read_view(backend: AppBackend, wanted: Wanted) -> MetricsView | None:
         else:
             labels[ref] = (row.name if row is not None else "") or ref
     first = min(wanted.first, max(0, len(found) - 1))
-    shown = found[first : first + wanted.charts]
+    shown = [_drawn(family) for family in found[first : first + wanted.charts]]
     metrics = list(dict.fromkeys(metric for family in shown for metric in metrics_of(family)))[:_MOST_METRICS]
     if not metrics:
         return MetricsView(wanted, details, (), (), ())
+    left_out = {family.title: len(family.curves) - MOST_CURVES for family in found}
     start, stop = wanted.span or (None, None)
     query = SeriesQuery(tuple(labels), tuple(metrics), wanted.x, wanted.points, start, stop)
     many = backend.metrics.series(query)
     marks = tuple(float(saved.env_steps) for saved in details.checkpoints) if wanted.x == "env_steps" else ()
+    made = [plot_of(family, many.series, labels, wanted.smoothing, wanted.x) for family in shown]
     plots = tuple(
-        replace(plot_of(family, many.series, labels, wanted.smoothing, wanted.x), marks=marks, span=wanted.span)
-        for family in shown
+        replace(plot, marks=marks, span=wanted.span, hidden=plot.hidden + max(0, left_out[plot.title]) * len(labels))
+        for plot in made
     )
     titles = tuple(family.title for family in found)
     return MetricsView(wanted, details, titles, plots, tuple(sorted(many.last_seq.items())))
+
+
+def chosen(found: Sequence[Family], wanted: Wanted) -> list[Family]:
+    """Return the charts with the curves that are wanted; the words of a filter are in a title or in a curve's label."""
+    kept = []
+    for family in found:
+        curves = {
+            label: metric
+            for label, metric in family.curves.items()
+            if has_words(wanted.words, family.title, label) and _is_wanted(label, family, wanted.curves)
+        }
+        if curves:
+            kept.append(replace(family, curves=curves))
+    return kept
+
+
+def _is_wanted(label: str, family: Family, curves: Curves) -> bool:
+    several = ALL in family.curves and len(family.curves) > 1
+    return curves == "both" or not several or (label == ALL) == (curves == "all policies")
+
+
+def _drawn(family: Family) -> Family:
+    """Return a chart with as many curves as are drawn: no others are read."""
+    labels = sorted_labels(family)[:MOST_CURVES]
+    return replace(family, curves={label: family.curves[label] for label in labels})

@@ -9,11 +9,11 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.events import Resize
-from textual.widgets import DataTable, Input, Static
+from textual.widgets import DataTable, Static
 
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
 from mosaic.ui.tui.tabs.base import LIVE_STATES, AppTab
-from mosaic.ui.tui.widgets.dialogs import Confirm
+from mosaic.ui.tui.widgets.filter_bar import FilterBar
 from mosaic.ui.tui.widgets.tables import KeyedTable
 
 if TYPE_CHECKING:
@@ -54,13 +54,10 @@ class RunsTab(AppTab):
         self._facts = self.add_reader(self._read_facts, self._show_facts, every_s=2.0)
 
     def compose(self) -> ComposeResult:
-        yield Input(placeholder="filter by name, env, method, state, tag, project", id="runs-filter", compact=True)
+        yield FilterBar("name, env, method, state, tag, project")
         yield KeyedTable(_COLUMNS, id="runs-table")
         yield Static("", id="runs-facts")
         yield Static(hint(OF_TABS["runs"]), classes="hint")
-
-    def on_mount(self) -> None:
-        self.query_one("#runs-filter").display = False
 
     def focus_main(self) -> None:
         self.query_one(KeyedTable).focus()
@@ -82,16 +79,15 @@ class RunsTab(AppTab):
         self._fill()
 
     def _fill(self) -> None:
-        words = self.query_one("#runs-filter", Input).value.lower().split()
-        found = [row for row in self._rows if all(word in _search_text(row) for word in words)]
+        found = [row for row in self._rows if self.passes(*search_texts(row))]
         table = self.query_one(KeyedTable)
         now, wide = self.shell.clock(), self.size.width >= _WIDE
         table.fill({row.run_id: _cells(row, row.run_id in self._marked, now, wide) for row in found[:MOST_ROWS]})
         if not found:
             text = "No run matches the filter." if self._rows else "There are no runs yet. n starts one."
             self.query_one("#runs-facts", Static).update(f"[dim]{text}[/]")
-        elif len(found) > MOST_ROWS:
-            table.border_subtitle = f"the newest {MOST_ROWS} of {len(found)}; press / to filter"
+        table.border_subtitle = f"the newest {MOST_ROWS} of {len(found)}; press / to filter"
+        table.set_class(len(found) > MOST_ROWS, "cut")
         self._select(table.selected)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
@@ -134,48 +130,8 @@ class RunsTab(AppTab):
     def run_ref(self) -> str | None:
         return self._selected
 
-    def open(self) -> None:
-        if self.app.focused is self.query_one("#runs-filter"):
-            self.focus_main()
-        else:
-            super().open()
-
-    def filter(self) -> None:
-        field = self.query_one("#runs-filter", Input)
-        field.display = True
-        field.focus()
-
-    def on_input_changed(self, event: Input.Changed) -> None:
+    def filtered(self) -> None:
         self._fill()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.focus_main()
-
-    def back(self) -> bool:
-        field = self.query_one("#runs-filter", Input)
-        if field.display:
-            field.value = ""
-            field.display = False
-            self.focus_main()
-            return True
-        return False
-
-    def delete(self) -> None:
-        run_id = self._selected
-        if run_id is None:
-            self.shell.say("No run is selected.", "warning")
-            return
-
-        def carry_out(sure: bool | None) -> None:
-            if sure:
-                self.shell.aside(lambda: self.backend.runs.run(run_id).delete(), lambda _: self._deleted(run_id))
-
-        question = f"Delete the run {run_id} with its checkpoints and metrics? This cannot be undone."
-        self.app.push_screen(Confirm(question), carry_out)
-
-    def _deleted(self, run_id: str) -> None:
-        self.shell.say(f"{run_id} is deleted.", "done")
-        self.refresh_now()
 
     def action_mark(self) -> None:
         from mosaic.ui.tui.charts.plot import MOST_RUNS  # numpy, which the first screen does without
@@ -198,9 +154,9 @@ class RunsTab(AppTab):
             self.shell.show_runs(list(self._marked))
 
 
-def _search_text(row: RunRow) -> str:
-    parts = (row.run_id, row.name, row.env, row.worker, row.algorithm, row.state, row.group, row.project, *row.tags)
-    return " ".join(filter(None, parts)).lower()
+def search_texts(row: RunRow) -> tuple[str | None, ...]:
+    """Return what a filter looks at."""
+    return row.run_id, row.name, row.env, row.worker, row.algorithm, row.state, row.group, row.project, *row.tags
 
 
 def state_text(state: str) -> Text:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.markup import escape
-from rich.syntax import Syntax
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -17,22 +17,21 @@ from textual.widgets import DataTable, Static
 from mosaic.core.ids import Json
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
 from mosaic.ui.tui.tabs.base import AppTab
-from mosaic.ui.tui.tabs.train_presets import ask_for_settings, ask_to_save
+from mosaic.ui.tui.tabs.train_presets import OTHER, ask_for_env, ask_for_settings, ask_to_save, read_settings
+from mosaic.ui.tui.train.cells import HEADING, form_cells
 from mosaic.ui.tui.train.log import LogTail, RunLog
 from mosaic.ui.tui.widgets.browser import browser_for
-from mosaic.ui.tui.widgets.dialogs import Choose, FieldEditor, TextScreen
+from mosaic.ui.tui.widgets.dialogs import Choose, Confirm, FieldEditor, TextScreen, highlighted
+from mosaic.ui.tui.widgets.filter_bar import FilterBar
 from mosaic.ui.tui.widgets.log_pane import LogPane
 from mosaic.ui.tui.widgets.tables import KeyedTable
 
 if TYPE_CHECKING:
-    from mosaic.server.schemas import EnvRow
     from mosaic.ui.tui.backend.protocol import StartedRuns
     from mosaic.ui.tui.train.form import TrainForm
     from mosaic.ui.web.data.draft import Checked, Draft
 
 _WIDE = 110
-_OTHER = "other …"
-_HEADING = "#"  # prefix of the keys of headings
 
 
 class TrainTab(AppTab):
@@ -46,10 +45,12 @@ class TrainTab(AppTab):
         self._asked: object = None  # the newest check or load: results of earlier ones are dropped
         self._tail: LogTail | None = None
         self._run: str | None = None
+        self._visited = False  # the log was opened from another tab
         self._log = self.add_reader(self._read_log, self._show_log, every_s=0.5)
         self.watch_runs()
 
     def compose(self) -> ComposeResult:
+        yield FilterBar("setting or value")
         with Vertical(id="train-form"):
             with Horizontal():
                 yield KeyedTable(("setting", "value"), id="train-table")
@@ -73,6 +74,8 @@ class TrainTab(AppTab):
 
     def _begin(self, found: tuple[TrainForm, str]) -> None:
         form, problem = found
+        if self._asked is not None:  # a preset was opened meanwhile
+            return
         self._show_form(form)
         self.query_one("#train-table", KeyedTable).move_cursor(row=1)  # the first is a heading
         if problem:
@@ -134,26 +137,18 @@ class TrainTab(AppTab):
     def _fill(self) -> None:
         if self._form is None:
             return
-        cells: dict[str, tuple[Text, Text]] = {}
         width = max(20, (self.size.width - 6) * (3 if self._wide else 5) // 5 - 26)
-        section = ""
-        for row in self._form.rows(advanced=self._advanced):
-            if row.section != section:
-                section = row.section
-                cells[f"{_HEADING}{section}"] = (Text(section, "bold #2dbfab"), Text(""))
-            colour = "#ef6f6c" if row.problem else "#d9cf6a" if row.changed else ""
-            value = Text(row.value, colour)
-            value.truncate(width, overflow="ellipsis")
-            sign = "✗" if row.problem else "•" if row.changed else " "
-            title = Text.assemble((f"{sign} ", colour), row.title)
-            title.truncate(26, overflow="ellipsis")
-            cells[row.key] = (title, value)
-        if not self._advanced:
-            cells[f"{_HEADING}advanced"] = (Text("Advanced", "#7d8794"), Text("a shows them", "#7d8794"))
+        searching = any(bar.words for bar in self.query(FilterBar))
+        cells = form_cells(self._form.rows(advanced=self._advanced or searching), self.passes, width)
+        if not self._advanced and not searching:
+            cells[f"{HEADING}advanced"] = (Text("Advanced", "#7d8794"), Text("a shows them", "#7d8794"))
         self.query_one("#train-table", KeyedTable).fill(cells)
         self._show_help()
         if self._wide:
-            self.query_one("#train-config", Static).update(self._config_text())
+            self.query_one("#train-config", Static).update(highlighted(self._form.draft.document(), ".yaml"))
+
+    def filtered(self) -> None:
+        self._fill()
 
     @property
     def _wide(self) -> bool:
@@ -170,16 +165,9 @@ class TrainTab(AppTab):
         key = self.query_one("#train-table", KeyedTable).selected
         if self._form is None or key is None:
             return
-        text = "" if key.startswith(_HEADING) else escape(self._form.row(key).help)
-        problem = "" if key.startswith(_HEADING) else escape(self._form.row(key).problem)
+        text = "" if key.startswith(HEADING) else escape(self._form.row(key).help)
+        problem = "" if key.startswith(HEADING) else escape(self._form.row(key).problem)
         self.query_one("#train-help", Static).update(f"[#ef6f6c]{problem}[/]" if problem else f"[dim]{text}[/]")
-
-    def _config_text(self) -> Syntax:
-        from mosaic.config.file_formats import write_document
-
-        assert self._form is not None
-        text = write_document(self._form.draft.document(), ".yaml")
-        return Syntax(text, "yaml", theme="ansi_dark", background_color="default", word_wrap=True)
 
     # Editing
 
@@ -194,28 +182,20 @@ class TrainTab(AppTab):
         elif self._form is None or key is None:
             self.shell.say("The form is not ready yet.", "warning")
         elif key == "env":
-            self.shell.aside(self.backend.catalog.envs, self._choose_env)
-        elif key == f"{_HEADING}advanced":
+            self._choose_env()
+        elif key == f"{HEADING}advanced":
             self.action_advanced()
-        elif not key.startswith(_HEADING):
+        elif not key.startswith(HEADING):
             self._edit(key)
 
-    def _choose_env(self, entries: list[EnvRow]) -> None:
-        known = {entry.id: entry for entry in sorted(entries, key=lambda entry: (not entry.installed, entry.id))}
-        labels = {name if entry.installed else f"{name} (not installed)": name for name, entry in known.items()}
-
-        def chosen(label: str | None) -> None:
-            if label == _OTHER:
+    def _choose_env(self) -> None:
+        def chosen(env: str | None) -> None:
+            if env is None:
                 self._type("env")
-            elif label is not None:
-                entry = known[labels[label]]
-                if entry.installed:
-                    self._take_method("env", entry.id)
-                else:
-                    self.shell.say(f"{entry.id} is not installed. Type: {entry.install}", "warning")
+            else:
+                self._take_method("env", env)
 
-        current = self._form.draft.env if self._form else ""
-        self.app.push_screen(Choose("Environment", [*labels, _OTHER], current), chosen)
+        ask_for_env(self, self._form.draft.env if self._form else "", chosen)
 
     def _edit(self, key: str) -> None:
         assert self._form is not None
@@ -226,11 +206,11 @@ class TrainTab(AppTab):
         if set(choice.values.values()) == {True, False}:
             self._take(key, not choice.current)
             return
-        labels = [*choice.values, *([_OTHER] if choice.free else [])]
+        labels = [*choice.values, *([OTHER] if choice.free else [])]
         current = next((label for label, value in choice.values.items() if value == choice.current), "")
 
         def chosen(label: str | None) -> None:
-            if label == _OTHER:
+            if label == OTHER:
                 self._type(key)
             elif label is not None and label != current:
                 self._take(key, choice.values[label])
@@ -284,13 +264,9 @@ class TrainTab(AppTab):
 
     def action_reset(self) -> None:
         key = self.query_one("#train-table", KeyedTable).selected
-        if self._form is not None and key is not None and not key.startswith(_HEADING):
+        if self._form is not None and key is not None and not key.startswith(HEADING):
             self._form.reset(key)
             self._changed()
-
-    def action_config(self) -> None:
-        if self._form is not None:
-            self.app.push_screen(TextScreen("Configuration", self._config_text()))
 
     def action_start(self) -> None:
         self._start(queue=False)
@@ -318,7 +294,22 @@ class TrainTab(AppTab):
 
     def action_load(self) -> None:
         """Fill the form from a preset of a project, or from a file."""
-        ask_for_settings(self, lambda draft, said: self._load(draft, forget=False, said=said))
+        self._replace(lambda: ask_for_settings(self, self._load_settings))
+
+    def use_preset(self, project: str, preset: str) -> None:
+        """Fill the form from a preset of a project."""
+        self._replace(lambda: read_settings(self, project, preset, self._load_settings))
+
+    def _load_settings(self, draft: Draft, said: str) -> None:
+        self._load(draft, forget=False, said=said)
+
+    def _replace(self, work: Callable[[], None]) -> None:
+        """Do what replaces the form; where that would lose something, after a confirmation."""
+        lost = self.unsaved()
+        if lost:
+            self.app.push_screen(Confirm(f"{lost} Replace them?"), lambda sure: work() if sure else None)
+        else:
+            work()
 
     def action_save(self) -> None:
         """Save the form as a preset of its project, or as a file."""
@@ -340,12 +331,23 @@ class TrainTab(AppTab):
             self.screen.set_focus(self.query_one("#log-lines" if shown else "#train-table"))
         (form if shown else log).display = False
 
+    def visit(self, ref: str) -> None:
+        """Show the log of a run of another tab; Esc goes back to that tab."""
+        self._visited = True
+        self._follow(ref)
+
     def _follow(self, run_id: str) -> None:
-        self._run, self._tail = run_id, LogTail(self.backend.runs.run(run_id))
+        backend = self.backend
+
+        def show(tail: LogTail) -> None:
+            self._tail = tail
+            self._log.again()
+
+        self._run, self._tail = run_id, None
         self.query_one(LogPane).clear()
         self._show_log_pane(True)
         self.focus_main()
-        self._log.again()
+        self.shell.aside(lambda: LogTail(backend.runs.run(run_id)), show)
 
     def _read_log(self) -> RunLog | None:
         tail = self._tail
@@ -355,7 +357,12 @@ class TrainTab(AppTab):
         if log is not None and log.details.run_id == self._run:
             self.query_one(LogPane).show(log)
 
-    def action_log(self) -> None:
+    # Meanings of keys of every tab
+
+    def run_ref(self) -> str | None:
+        return self._run
+
+    def open_log(self) -> None:
         if self._run is None:
             self.shell.say("No run was started here yet: t starts one.", "warning")
             return
@@ -363,10 +370,19 @@ class TrainTab(AppTab):
         self.focus_main()
         self._log.again()
 
-    # Meanings of keys of every tab
+    def config(self) -> None:
+        """Show the whole configuration of the form; in the log, that of the run."""
+        if self._log_shown:
+            super().config()
+        elif self._form is not None:
+            self.app.push_screen(TextScreen("Configuration", highlighted(self._form.draft.document(), ".yaml")))
 
-    def run_ref(self) -> str | None:
-        return self._run
+    def filter(self) -> None:
+        self.new()
+        super().filter()
+
+    def delete(self) -> None:
+        self.shell.say("Runs are deleted on the tabs Home and Runs.", "warning")
 
     def new(self) -> None:
         """Show the form."""
@@ -374,9 +390,12 @@ class TrainTab(AppTab):
         self.focus_main()
 
     def back(self) -> bool:
+        if super().back():
+            return True
+        visited, self._visited = self._visited, False
         if self._log_shown:
             self.new()
-            return True
+            return not visited
         return False
 
     def unsaved(self) -> str:

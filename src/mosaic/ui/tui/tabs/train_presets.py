@@ -1,4 +1,4 @@
-"""Dialogs of the Train tab that load and save settings: presets of projects, and configuration files."""
+"""Dialogs of the Train tab: the choice of an env, and settings to load and save as presets or files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,36 @@ from mosaic.ui.tui.widgets.browser import browse
 from mosaic.ui.tui.widgets.dialogs import Choose, Prompt
 
 if TYPE_CHECKING:
+    from mosaic.server.schemas import EnvRow
     from mosaic.ui.tui.train.presets import PresetName
     from mosaic.ui.web.data.draft import Draft
 
+OTHER = "other …"
 _FILE, _BROWSE = "a file …", "browse files …"
 _PRESET = "Preset of the project, or a file (.yaml, .toml or .json)"
 _PATH = "File (.yaml, .toml or .json)"
+
+
+def ask_for_env(tab: AppTab, current: str, take: Callable[[str | None], None]) -> None:
+    """Ask for an env and call `take` with its id, or with None where another one is to be typed."""
+
+    def choose(entries: list[EnvRow]) -> None:
+        known = {entry.id: entry for entry in sorted(entries, key=lambda entry: (not entry.installed, entry.id))}
+        labels = {name if entry.installed else f"{name} (not installed)": name for name, entry in known.items()}
+
+        def chosen(label: str | None) -> None:
+            if label == OTHER:
+                take(None)
+            elif label is not None:
+                entry = known[labels[label]]
+                if entry.installed:
+                    take(entry.id)
+                else:
+                    tab.shell.say(f"{entry.id} is not installed. Type: {entry.install}", "warning")
+
+        tab.app.push_screen(Choose("Environment", [*labels, OTHER], current), chosen)
+
+    tab.shell.aside(tab.backend.catalog.envs, choose)
 
 
 def ask_for_settings(tab: AppTab, load: Callable[[Draft, str], None]) -> None:
@@ -45,6 +69,16 @@ def ask_for_settings(tab: AppTab, load: Callable[[Draft, str], None]) -> None:
         tab.app.push_screen(Choose("Load a preset", [*known, _BROWSE, _FILE]), chosen)
 
     tab.shell.aside(lambda: list_presets(backend), choose)
+
+
+def read_settings(tab: AppTab, project: str, preset: str, load: Callable[[Draft, str], None]) -> None:
+    """Read a preset of a project in a thread, and call `load` with its draft and a message."""
+    from mosaic.ui.tui.train.presets import PresetName, read_preset
+
+    backend, name = tab.backend, PresetName(project, preset)
+    tab.shell.aside(
+        lambda: read_preset(backend, name), lambda draft: load(draft, f"The form holds what {name.label} says.")
+    )
 
 
 def ask_to_save(tab: AppTab, draft: Draft, done: Callable[[], None]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.console import RenderableType
 from textual.app import ComposeResult
@@ -192,6 +192,16 @@ class TextScreen(ModalScreen[None]):
 
     def action_leave(self) -> None:
         self.dismiss(None)
+
+
+def highlighted(document: Mapping[str, Any], format: str) -> RenderableType:
+    """Return a configuration with syntax highlighting; the format is `.yaml` or `.toml`."""
+    from rich.syntax import Syntax
+
+    from mosaic.config.file_formats import write_document
+
+    text = write_document(document, format)
+    return Syntax(text, format.removeprefix("."), theme="ansi_dark", background_color="default", word_wrap=True)
 
 
 class TooSmall(ModalScreen[None]):
