@@ -51,6 +51,7 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
         {"training": {"params": {"net": {"body": "python:my:net"}}}},
     ),
     "uci path": ("agents.player_0: uci:/bin/sh", {"agents": {"player_0": "uci:/bin/sh"}}),
+    "process": ("agents.player_0: process:sh -c x", {"agents": {"player_0": "process:sh -c x"}}),
     "uci name": ("agents.player_0: uci:sh,depth=3", {"agents": {"player_0": "uci:sh,depth=3"}}),
     "godot path": ("environment: godot//games/tag.x86_64", {"environment": {"env_id": "godot//games/tag.x86_64"}}),
     "godot by family": ("environment: godot/tag.pck", {"environment": {"family": "godot", "env_id": "tag.pck"}}),
@@ -146,7 +147,7 @@ def test_every_place_is_named() -> None:
 def test_every_kind_of_policy_was_thought_about() -> None:
     """A new kind must be put on one side or the other."""
     harmless = {"human", "random", "minimax", "nearest_landmark", "stockfish", "run"}
-    naming_programs = {"python", "uci", "onnx", "bundle", "checkpoint", "sb3", "http", "https"}
+    naming_programs = {"python", "uci", "process", "onnx", "bundle", "checkpoint", "sb3", "http", "https"}
     assert set(plugins("mosaic.policies")) <= harmless | naming_programs
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Query
-from fastapi.responses import PlainTextResponse
+from fastapi import APIRouter, Query, Response
 
 from mosaic.server.context import ServerContext
 from mosaic.store.folders import FilePurpose, FolderRow, Folders
@@ -26,9 +25,9 @@ def routes(context: ServerContext) -> APIRouter:
         """List a folder of a project or of the runs; without one, those that may be listed."""
         return folders().show(folder, purpose)
 
-    @router.get("/config", response_class=PlainTextResponse)
-    def config(file: Annotated[str, Query(max_length=_LONGEST)]) -> str:
+    @router.get("/config", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    def config(file: Annotated[str, Query(max_length=_LONGEST)]) -> Response:
         """Return the text of a configuration file in one of these folders."""
-        return folders().read_config(file)
+        return Response(folders().read_config(file), media_type="text/plain")
 
     return router

@@ -47,6 +47,11 @@ class Reader(Generic[T]):
         self._last: tuple[object, str] | None = None
         self._thread: Thread | None = None
 
+    @property
+    def failed(self) -> bool:
+        """Return whether the last reading ended with an error."""
+        return bool(self._fresh[1])
+
     def start(self) -> None:
         """Read now, and from now on; the thread begins with the first call."""
         self._resting = False

@@ -63,6 +63,7 @@ class AppTab(Vertical):
     def __init__(self) -> None:
         super().__init__(id=self.NAME)
         self._readers: list[Reader[object]] = []
+        self._failing: set[Reader[object]] = set()
 
     @property
     def shell(self) -> Shell:
@@ -94,8 +95,17 @@ class AppTab(Vertical):
         self.add_reader(count, lambda number: self.shell.tell_source(number), every_s=_COUNT_S)
 
     def on_reading(self, event: Reading) -> None:
+        """Show what was read; an error stays visible until every reader that failed has read again."""
         event.stop()
-        if event.reader.deliver():  # a reader that had nothing to read does not show that the source is there
+        failed = event.reader in self._failing
+        read = event.reader.deliver()
+        if event.reader.failed:
+            self._failing.add(event.reader)
+            return
+        self._failing.discard(event.reader)
+        if (
+            read or failed
+        ) and not self._failing:  # one that had nothing to read does not show that the source is there
             self.shell.tell_source()
 
     def on_unmount(self) -> None:
@@ -109,6 +119,7 @@ class AppTab(Vertical):
         self.focus_main()
 
     def hidden(self) -> None:
+        self._failing.clear()
         for reader in self._readers:
             reader.rest()
 

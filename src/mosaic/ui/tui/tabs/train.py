@@ -190,10 +190,7 @@ class TrainTab(AppTab):
 
     def _choose_env(self) -> None:
         def chosen(env: str | None) -> None:
-            if env is None:
-                self._type("env")
-            else:
-                self._take_method("env", env)
+            self._type("env") if env is None else self._take_method("env", env)
 
         ask_for_env(self, self._form.draft.env if self._form else "", chosen)
 

@@ -7,7 +7,7 @@ from functools import partial
 from html import escape
 
 from mosaic.config.export import ExportOptions
-from mosaic.core.errors import MosaicError
+from mosaic.core.errors import MosaicError, UnknownNameError
 from mosaic.core.ids import JsonObject
 from mosaic.ui.web.components.schema_form import SchemaForm
 from mosaic.ui.web.components.theme import title
@@ -56,14 +56,18 @@ class ExportForm:
 
     def _load(self, run: str) -> None:
         """Show the checkpoints of the run, and the policies of the chosen one."""
-        draft = self._draft
-        draft.load(run, self._facts.details(run).checkpoints if run else ())
+        draft, missing = self._draft, "This run has saved nothing yet." if run else "Choose a run first."
+        try:
+            draft.load(run, self._facts.details(run).checkpoints if run else ())
+        except UnknownNameError:  # the list of runs is a moment old
+            draft.load(run, ())
+            missing = "This run was deleted."
         self._place.clear()
         with self._place:
             if draft.offers:
                 select(draft.offers, draft.checkpoint, label="Checkpoint", on_change=self._choose_checkpoint)
             else:
-                raw("This run has saved nothing yet." if run else "Choose a run first.", "m-note")
+                raw(missing, "m-note")
         self._draw_policies()
 
     def _choose_checkpoint(self, which: str) -> None:
