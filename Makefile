@@ -4,9 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 MARKS  ?= not slow or chosen
-# More than there are cores: while a test waits for a process, another runs. Slow tests wait more often.
-WORKERS ?= $(shell expr $$(nproc) + 2)
-FAST_WORKERS ?= $(shell expr $$(nproc) + 1)
+# One more than there are cores: while a test waits for a process, another runs.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 BENCHMARKS ?= runner inference runs tabular ppo dqn fastlane web tui rllib godot sb3
 
 # The tests start hundreds of Python processes: none of them should compile the sources again.
@@ -44,7 +43,7 @@ imports:
 	$(BIN)/lint-imports
 
 fast:
-	$(BIN)/python -m pytest -n $(FAST_WORKERS) -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
 test: setup format lint types imports
 	$(BIN)/python -m pytest -n $(WORKERS) -m "$(MARKS)"

@@ -54,7 +54,7 @@ class Editor:
         game = FakeGame(self.arguments)
         connection = socket.create_connection(("127.0.0.1", self.port))
         self.games.append(game)
-        self.threads.append(threading.Thread(target=self._run, args=(game, connection)))
+        self.threads.append(threading.Thread(target=self._run, args=(game, connection), daemon=True))
         self.threads[-1].start()
 
     def _run(self, game, connection):
@@ -71,4 +71,5 @@ def person():
         game.end()
     editor._games.clear()
     for thread in at_editor.threads:
-        thread.join()
+        thread.join(60)
+        assert not thread.is_alive(), "a game that Mosaic has left open"

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.ui.cli.commands.watch import PictureAlerts, _check_drawn, _source, sources_note, waiting_for_evaluation
+from mosaic.ui.cli.commands.watch import PictureAlerts, _source, check_drawn, sources_note, waiting_for_evaluation
 
 
 def run_with(sources, env_steps=10):
@@ -71,7 +71,7 @@ def test_an_evaluation_is_waited_for_with_the_step_at_which_it_comes(now, every,
 
 def test_a_run_without_frames_is_not_waited_for():
     with pytest.raises(InputError, match=r"The run walk draws no pictures: it was started with telemetry.frames=false"):
-        _check_drawn("walk", SimpleNamespace(config={"telemetry": {"frames": False}}))
+        check_drawn("walk", SimpleNamespace(config={"telemetry": {"frames": False}}))
 
 
 def test_an_alert_that_says_why_there_is_no_picture_ends_the_waiting():

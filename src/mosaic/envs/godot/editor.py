@@ -50,9 +50,16 @@ def editor_game(options: GodotOptions) -> EditorGame:
     place = _Place(options.host, DEFAULT_PORT if options.port is None else options.port)
     with _making:
         game = _games.get(place)
-        if game is None or not game.use(options):
-            connection, info = _obtain(place, options)
+        if game is not None and game.use(options):
+            return game
+        if game is not None:
+            game.wait_for_end()
+        connection, info = _obtain(place, options)
+        try:
             game = _games[place] = EditorGame(place, options, connection, info)
+        except BaseException:
+            connection.close()
+            raise
         return game
 
 
@@ -66,7 +73,7 @@ class EditorGame(Game):
         self._idle = threading.Condition()  # no question is open
         self._held = True
         atexit.register(self.end)
-        self._desk = self._offer()
+        self._desk, self._server = self._offer()
 
     def use(self, options: GodotOptions) -> bool:
         """Count a further env; return False if the game is gone."""
@@ -109,6 +116,10 @@ class EditorGame(Game):
             self._desk.close()
             super().close()
 
+    def wait_for_end(self) -> None:
+        """Wait until the name of the desk is free again: the kernel keeps it while a thread waits there."""
+        self._server.join()
+
     def _get_back(self) -> None:
         connection, info = _obtain(self._place, self._options)
         if info != self.info:
@@ -117,14 +128,15 @@ class EditorGame(Game):
                 "The game in the editor has other agents, observations or actions than before. Start the run again."
             )
         self.connection, self._held = connection, True
-        self._desk = self._offer()
+        self._desk, self._server = self._offer()
 
-    def _offer(self) -> socket.socket:
+    def _offer(self) -> tuple[socket.socket, threading.Thread]:
         desk = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         desk.bind(self._place.desk)
         desk.listen(8)
-        threading.Thread(target=self._serve, args=(desk,), daemon=True, name="godot-hand-over").start()
-        return desk
+        server = threading.Thread(target=self._serve, args=(desk,), daemon=True, name="godot-hand-over")
+        server.start()
+        return desk, server
 
     def _serve(self, desk: socket.socket) -> None:
         """Answer the processes that want the game, until one has it or it ends."""
