@@ -64,7 +64,6 @@ def is_evaluation(frame):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_envs_in_an_env_runner_and_evaluations_are_seen_and_their_end_too(tmp_path):
     run = submit(tmp_path, evaluation={"episodes": 200, "every_steps": 2048})
     with closing(Viewer(run)) as viewer:
