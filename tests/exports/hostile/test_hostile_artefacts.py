@@ -12,7 +12,7 @@ import pytest
 from mosaic.runs.exporting import jobs
 from mosaic.ui.cli.main import main
 from tests.exports.hostile.checkpoints import CHECKPOINTS, WEIGHTS, WORKERS
-from tests.exports.hostile.forged import ARTEFACT, CODE, LAKE, POLE, Forge, bundle, native, network
+from tests.exports.hostile.forged import ARTEFACT, LAKE, POLE, Forge, bundle, native, network
 from tests.exports.hostile.shared import ARCHIVES, BUNDLES, FOREIGN, PROJECTS
 from tests.in_process import attempt_here
 
@@ -39,18 +39,6 @@ def command(kind: str, env: str) -> list[str]:
         case "bundle":
             return ["evaluate", env, "--agent", f"*=bundle:{ARTEFACT}", "--episodes", "1"]
     return ["evaluate", env, "--agent", f"*=checkpoint:{ARTEFACT}", "--episodes", "1"]
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with code that leaves a trace when it is run."""
-    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("MOSAIC_TRUST", raising=False)
-    folder = tmp_path / "here"
-    folder.mkdir()
-    (folder / "evil.py").write_bytes(CODE)
-    monkeypatch.chdir(folder)
-    return folder
 
 
 def run(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from mosaic.ui.cli.main import main
-from tests.exports.hostile.forged import ARTEFACT, CANARY, CODE, DEEP, as_json, bundle, zipped
+from tests.exports.hostile.forged import ARTEFACT, CANARY, DEEP, as_json, bundle, zipped
 from tests.exports.hub.hub_stub import HubState, HubStub
 
 ENTRY = {"size": 1, "sha256": ""}
@@ -93,18 +93,6 @@ HARMS: dict[str, tuple[Harm, str]] = {
     "graph outside": (policy(onnx=[{"file": "/etc/passwd", "agents": [], "parity": {}}]), "not in the list of files"),
     "replay outside": (manifest(lambda it: it.update(replay={"file": "../evil.mp4"})), "is not in the list of files"),
 }
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with code that leaves a trace when it is run."""
-    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("MOSAIC_TRUST", raising=False)
-    folder = tmp_path / "here"
-    folder.mkdir()
-    (folder / "evil.py").write_bytes(CODE)
-    monkeypatch.chdir(folder)
-    return folder
 
 
 def repository(here: Path) -> dict[str, bytes]:
