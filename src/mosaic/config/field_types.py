@@ -121,5 +121,6 @@ AnyCase = BeforeValidator(_lower)  # for settings with a few lower-case choices:
 PolicySections: TypeAlias = Annotated[
     dict[str, Any], BeforeValidator(_none_is_empty), AfterValidator(plain), AfterValidator(_check_policy_sections)
 ]
+BASIC = Field(json_schema_extra={"group": "basic"})  # marks an option that forms show first; the others are advanced
 SHAPES_CHECKPOINTS = "shapes checkpoints"  # marks an option that must not change when a run resumes from a checkpoint
 MosaicPicks = BeforeValidator(_auto_is_none)  # for settings where None lets Mosaic choose: `auto` means the same

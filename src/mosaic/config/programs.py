@@ -1,4 +1,4 @@
-"""Code and programs that a configuration names.
+"""Code, programs and addresses that a configuration names.
 
 A request or an imported run may not run them unasked; files of code get absolute paths, to be found from any folder.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.core.reference import COMMAND, FILES, absolute_command, absolute_file, split_path, split_reference
+from mosaic.core.reference import COMMAND, FILES, MODEL, absolute_command, absolute_file, split_path, split_reference
 from mosaic.core.user_code import PREFIX, absolute_code
 
 PROJECT_FILE = "mosaic.toml"
@@ -65,9 +65,12 @@ def _environment(environment: EnvironmentConfig) -> Iterator[tuple[str, str]]:
     family, name = environment.family, environment.env_id
     if family == "python" or (family == "godot" and name != "debug") or ":" in name:
         yield "environment", environment.id
-    if family == "godot":  # a file to write to, and who may connect
+    if family in ("godot", "external"):  # a file to write to, and who may connect
         for option in environment.options.keys() & {"log", "host"}:
             yield f"environment.options.{option}", str(environment.options[option])
+    described = environment.options.get("env")
+    if family == "external" and isinstance(described, str) and ":" in described:
+        yield "environment.options.env", described
     for index, wrapper in enumerate(environment.wrappers):
         if split_reference(wrapper)[0] == "python":
             yield f"environment.wrappers.{index}", wrapper
@@ -109,7 +112,7 @@ def _names_program(reference: str, home: Path | None) -> bool:
     path = reference.partition(",")[0]
     if path.endswith(".safetensors") and name != "run":  # a saved table
         return not _is_inside(path, home)
-    return name in ("python", "uci", COMMAND, "godot", "http", "https") or reference.startswith("godot/")
+    return name in ("python", "uci", COMMAND, MODEL, "godot", "http", "https") or reference.startswith("godot/")
 
 
 def _is_inside(path: str, home: Path | None) -> bool:
@@ -122,7 +125,11 @@ def _is_inside(path: str, home: Path | None) -> bool:
 def _is_written_reference(text: str) -> bool:
     """Return whether the text is a complete reference; among a worker's own options anything less is plain text."""
     name, rest = split_reference(text)
-    return bool(_CODE.match(text)) or (bool(rest) and name in (*FILES, "uci", COMMAND)) or text.startswith(_ADDRESSES)
+    return (
+        bool(_CODE.match(text))
+        or (bool(rest) and name in (*FILES, "uci", COMMAND, MODEL))
+        or text.startswith(_ADDRESSES)
+    )
 
 
 _ADDRESSES = ("http://", "https://", "godot/")
@@ -201,4 +208,11 @@ def _absolute_reference(text: str) -> str:
     name, _ = split_reference(text)
     if name in FILES:
         return absolute_file(text, Path.cwd())
+    if name == MODEL:  # its prompt may be a file of code
+        return ",".join(_absolute_prompt(part) for part in text.split(","))
     return absolute_command(text, Path.cwd()) if name == COMMAND else absolute_code(text)
+
+
+def _absolute_prompt(option: str) -> str:
+    key, equals, value = option.partition("=")
+    return f"{key}={absolute_code(value)}" if equals and key == "prompt" else option

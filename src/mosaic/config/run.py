@@ -25,6 +25,7 @@ from mosaic.core.seeding import SEED_LIMIT
 
 CURRENT_VERSION: Final = 3
 SCHEMA_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"  # the one that pydantic writes
+LONGEST_NAME = 100  # characters of a run's name
 LATEST = "latest"  # on the command line this word means the newest run
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -39,7 +40,7 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
-def _check_name(name: str) -> str:
+def check_run_name(name: str) -> str:
     if name != name.strip() or not name.isprintable() or set("@/") & set(name) or name == LATEST or name[:1] == "-":
         raise ValueError(
             "it can be used in run:NAME@best/POLICY, so it should be printable, without '@' and '/', "
@@ -66,8 +67,8 @@ class RunConfig(Section):
         description="Name of the run's folder; None generates one.",
         json_schema_extra={"pattern": f"^{_RUN_ID.pattern}$"},
     )
-    name: Annotated[str, AfterValidator(_check_name)] = Field(
-        "", max_length=100, description="Human-readable run name; can be used instead of the run id."
+    name: Annotated[str, AfterValidator(check_run_name)] = Field(
+        "", max_length=LONGEST_NAME, description="Human-readable run name; can be used instead of the run id."
     )
     project: Annotated[str, AfterValidator(check_project)] = Field(
         "", max_length=100, description="Project that the run belongs to; set where the run is started from a project."

@@ -30,7 +30,6 @@ from mosaic.config.field_types import (
 from mosaic.core.errors import known_spelling, shown
 from mosaic.core.ids import EnvID
 from mosaic.core.plugins import plugins
-from mosaic.core.user_code import PREFIX
 
 PolicyConfiguration = Literal["parameter_sharing", "independent", "self_play", "shared_value_function"]
 
@@ -192,13 +191,16 @@ def _check_stages(stages: tuple[CurriculumStage, ...]) -> tuple[CurriculumStage,
 Curriculum: TypeAlias = Annotated[tuple[CurriculumStage, ...], AfterValidator(_check_stages)]
 
 
+_WITH_COLON = ("python", "external")  # families whose envs are FAMILY:NAME
+
+
 class EnvironmentConfig(Section):
     """`{"env_id": "classic/chess_v6"}` and `{"family": "classic", "env_id": "chess_v6"}` are the same env."""
 
     family: str = Field(
         "",
         max_length=100,
-        description="Environment family: gym, classic, sisl, butterfly, mpe, python, or a plug-in's.",
+        description="Environment family: gym, classic, sisl, butterfly, mpe, python, external, or a plug-in's.",
     )
     env_id: Reference = Field(description="Name within the family, with or without version: chess_v6, CartPole-v1.")
     api_type: Annotated[ApiType, AnyCase] = Field("auto", description="API of the env to use, if it has several.")
@@ -238,22 +240,24 @@ class EnvironmentConfig(Section):
 
     @property
     def id(self) -> EnvID:
-        """Return the complete name: family/name, or python:module:factory."""
-        match self.family:
-            case "":
-                return self.env_id
-            case "python":
-                return f"{PREFIX}{self.env_id}"
-            case family:
-                return f"{family}/{self.env_id}"
+        """Return the complete name: family/name, python:module:factory or external:port."""
+        return join_id(self.family, self.env_id)
 
 
 def split_id(env_id: EnvID) -> tuple[str, str]:
     """Return family and name; ("", name) where no family is given."""
-    if env_id.startswith(PREFIX):
-        return "python", env_id.removeprefix(PREFIX)
+    family, colon, name = env_id.partition(":")
+    if colon and family in _WITH_COLON:
+        return family, name
     family, slash, name = env_id.partition("/")
     return (family, name) if family and slash else ("", env_id)
+
+
+def join_id(family: str, name: str) -> EnvID:
+    """Return the complete name of an env, the inverse of `split_id`."""
+    if not family:
+        return name
+    return f"{family}{':' if family in _WITH_COLON else '/'}{name}"
 
 
 class EvaluationConfig(Section):
@@ -306,6 +310,16 @@ class ResourcesConfig(Section):
     def env_runners(self) -> int:
         """Return the requested number of env runners, or a default that fits most machines."""
         return USUAL_ENV_RUNNERS if self.num_env_runners is None else self.num_env_runners
+
+    @field_validator("num_env_runners", mode="before")
+    @classmethod
+    def _at_least_one(cls, number: object) -> object:
+        if number in (0, "0"):
+            raise ValueError(
+                "it should be at least 1. With the worker rllib, --set training.params.num_env_runners=0 lets the "
+                "learner's own process step the envs"
+            )
+        return number
 
     @model_validator(mode="after")
     def _address_needs_ray(self) -> Self:

@@ -6,9 +6,10 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from inspect import Parameter, signature
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from pydantic_core import ErrorDetails
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 
 class MosaicError(Exception):

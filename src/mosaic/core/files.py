@@ -58,6 +58,15 @@ def sync_folder(path: Path) -> None:
     sync_file(path)
 
 
+def file_stamp(path: Path | str) -> str:
+    """Return a stamp that changes when the file is replaced by a new one; empty without a file."""
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    return f"{status.st_mtime_ns}.{status.st_ino}.{status.st_size}"
+
+
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """Yield a folder that gets its name if everything in the block succeeded, and is removed if not."""

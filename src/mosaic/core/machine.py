@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path
+from typing import NamedTuple
 
 from mosaic.core.errors import MosaicError
+from mosaic.core.system import boot_id
 
 _TOOL = "nvidia-smi"
+GPU_TABLE = (_TOOL, "--query-gpu=name,utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
 _PATIENCE_S = 20.0  # a driver takes seconds to wake up
 
 
@@ -40,19 +42,28 @@ def count_gpus() -> int:
     return min(there, len([part for part in shown.split(",") if part.strip() not in ("", "-1")]))
 
 
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+class Gpu(NamedTuple):
+    """Load of a GPU."""
+
+    name: str
+    busy: float  # percent
+    used_gb: float
+    memory_gb: float
 
 
-def boot_id() -> str:
-    """Return the kernel's id of this boot; empty where there is none.
+def has_gpu_tool() -> bool:
+    return shutil.which(_TOOL) is not None
 
-    Process ids and start times begin again with each boot. Without the boot's id, the record of a process from before
-    it, or from another machine that shares the folder, may fit an unrelated process.
-    """
-    try:
-        return _BOOT_ID.read_text().strip()
-    except (FileNotFoundError, PermissionError):
-        return ""
+
+def parse_gpus(table: str) -> tuple[Gpu, ...]:
+    """Return the GPUs of what GPU_TABLE prints; a value that a GPU does not report, `[N/A]`, counts as 0."""
+    found = []
+    for line in table.splitlines():
+        name, *texts = (part.strip() for part in line.rsplit(",", 3))
+        if len(texts) == 3:
+            busy, used, total = (float(text) if text.replace(".", "", 1).isdigit() else 0.0 for text in texts)
+            found.append(Gpu(name, busy, used * 2**20 / 1e9, total * 2**20 / 1e9))
+    return tuple(found)
 
 
 def is_current(recorded: str) -> bool:

@@ -1,8 +1,9 @@
 """numba's `njit` and `cfunc` with a cache that notices every change of our compiled code.
 
 numba checks only whether the file that defines a function has changed. Our loops call functions of other files, so
-after an upgrade the old machine code would be run silently. The cache folder is therefore named after a hash of all
-files that use these decorators and numba's version.
+after an upgrade the old machine code would be run silently. The cache folder is therefore named after numba's version
+and a hash of all files that use these decorators, or that say with the line USED that machine code holds their
+functions, constants or tuple types (a test finds those that do not say so).
 
 Compiled functions keep their own copies of the functions they call. numba would let copies of one function replace each
 other within a process, and copies that were optimised for different callers round differently: a process that compiles
@@ -82,7 +83,8 @@ def _cache_of(function: Callable[..., object]) -> ReadyCodeCache:
 
 
 SOURCES = Path(__file__).parent.parent
-_MARK = b"from mosaic.core.numba_cache import"
+USED = "# compiled code uses this file"
+_MARKS = b"from mosaic.core.numba_cache import", USED.encode()
 
 
 def njit(*signature: object, **options: object) -> Callable[[Callable[..., object]], Compiled]:
@@ -185,8 +187,12 @@ def cache_folder() -> Path:
 def fingerprint(sources: Path) -> str:
     """Hash all compiled code below a folder."""
     digest = hashlib.blake2b(numba.__version__.encode(), digest_size=8)
-    for path in sorted(sources.rglob("*.py")):
-        content = path.read_bytes()
-        if _MARK in content:
-            digest.update(content)
+    for content in compiled_files(sources).values():
+        digest.update(content)
     return digest.hexdigest()
+
+
+def compiled_files(sources: Path) -> dict[Path, bytes]:
+    """Return the files below a folder whose content is in machine code."""
+    contents = ((path, path.read_bytes()) for path in sorted(sources.rglob("*.py")))
+    return {path: content for path, content in contents if any(mark in content for mark in _MARKS)}

@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 from mosaic.core.errors import MissingExtraError, MosaicError, unknown
 
-Group = Literal["mosaic.envs", "mosaic.policies", "mosaic.workers", "mosaic.sinks"]
+Group = Literal["mosaic.envs", "mosaic.policies", "mosaic.workers", "mosaic.sinks", "mosaic.listeners"]
 _WORDS: dict[Group, str] = {
     "mosaic.envs": "environment family",
     "mosaic.policies": "policy",
     "mosaic.workers": "worker",
     "mosaic.sinks": "mirror",
+    "mosaic.listeners": "listener",
 }
 
 

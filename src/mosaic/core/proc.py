@@ -1,6 +1,6 @@
-"""Process facts from /proc.
+"""Process facts from /proc, or from psutil where there is none.
 
-Read directly instead of with psutil: a supervisor does this while its run starts, and a start should cost nothing.
+/proc is read directly: a supervisor does this while its run starts, and a start should cost nothing.
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from mosaic.core.system import PORTABLE
 
 PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -18,49 +21,111 @@ GONE = (FileNotFoundError, ProcessLookupError)
 
 
 class Stat(NamedTuple):
-    """Fields of /proc/PID/stat."""
+    """State of a process."""
 
     alive: bool  # False for a zombie, which holds nothing but its PID
     parent: int
-    started: int  # ticks since boot: unaffected by clock changes
+    started: int  # ticks since boot, unaffected by clock changes; without /proc since 1970
     memory_mb: float  # resident
+    cpu_s: float  # of all its threads
 
     @property
     def start_time(self) -> float:
-        """Start of the process in seconds since boot."""
+        """Start of the process in seconds."""
         return self.started / _TICKS_PER_S
 
 
 def read_stat(pid: int) -> Stat | None:
     """Return the facts of a process; None if its PID is free."""
+    if PORTABLE:
+        return _ask_stat(pid)
     try:
         text = (PROC / str(pid) / "stat").read_text(errors="replace")
     except GONE:
         return None
     fields = text.rpartition(")")[2].split()  # the name in parentheses may contain anything, including parentheses
-    return Stat(fields[0] not in "ZX", int(fields[1]), int(fields[19]), int(fields[21]) * _PAGE_MB)
+    cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+    return Stat(fields[0] not in "ZX", int(fields[1]), int(fields[19]), int(fields[21]) * _PAGE_MB, cpu_s)
+
+
+def _ask_stat(pid: int) -> Stat | None:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        started, parent, alive = process.create_time(), process.ppid(), process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return None
+    memory_mb = cpu_s = 0.0
+    with suppress(psutil.Error):  # a zombie has none, and those of other users are not told
+        memory_mb, cpu_s = process.memory_info().rss / 2**20, sum(process.cpu_times()[:2])
+    return Stat(alive, parent, round(started * _TICKS_PER_S), memory_mb, cpu_s)
 
 
 def started_at(pid: int) -> int | None:
-    """Return the start time of a process in ticks since boot; None where it is not alive (a zombie is not)."""
+    """Return the start time of a process in ticks; None where it is not alive (a zombie is not)."""
     stat = read_stat(pid)
     return stat.started if stat is not None and stat.alive else None
 
 
 def pids() -> Iterator[int]:
+    if PORTABLE:
+        import psutil
+
+        return iter(psutil.pids())
     return (int(name) for name in os.listdir(PROC) if name.isdecimal())
 
 
 def environment(pid: int) -> list[bytes]:
     """Return the initial environment of a process as NAME=value; empty if it is gone or belongs to another user."""
+    if PORTABLE:
+        import psutil
+
+        try:
+            return [f"{name}={value}".encode() for name, value in psutil.Process(pid).environ().items()]
+        except (psutil.Error, OSError):
+            return []
     try:
         return (PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except (*GONE, PermissionError):
         return []
 
 
+def command_line(pid: int) -> str:
+    """Return the words of a process's command; empty if it is gone or belongs to another user."""
+    if PORTABLE:
+        import psutil
+
+        try:
+            return " ".join(psutil.Process(pid).cmdline())
+        except (psutil.Error, OSError):
+            return ""
+    try:
+        return (PROC / str(pid) / "cmdline").read_text(errors="replace").replace("\0", " ")
+    except (*GONE, PermissionError):
+        return ""
+
+
+def open_files(pid: int) -> Iterator[str]:
+    """Yield the paths of files that a process has open; none if it is gone or belongs to another user."""
+    if PORTABLE:
+        import psutil
+
+        with suppress(psutil.Error, OSError):
+            yield from (file.path for file in psutil.Process(pid).open_files())
+        return
+    folder = PROC / str(pid) / "fd"
+    try:
+        names = os.listdir(folder)
+    except (*GONE, PermissionError):
+        return
+    for name in names:
+        with suppress(*GONE, PermissionError):
+            yield os.readlink(folder / name)
+
+
 def wait_gone(handle: int, timeout_s: float) -> bool:
-    """Return whether the process behind a pidfd ended within the time."""
+    """Return whether the process behind a handle of `open_process` ended within the time."""
     poll = select.poll()
-    poll.register(handle, select.POLLIN)
+    poll.register(handle, select.POLLIN)  # of a pipe whose other end is closed, POLLHUP is reported too
     return bool(poll.poll(max(0.0, timeout_s) * 1000))

@@ -17,11 +17,15 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-PATHS = ("path", "command")  # the leading options whose value may contain commas
+PATHS = ("path", "command", "address")  # the leading options whose value may contain commas
 FILES = ("bundle", "checkpoint", "onnx", "sb3")  # kinds of policies whose path follows the colon
 COMMAND = "process"  # the kind of policy that starts a program
+SEARCH = "search"  # the kind of policy that searches with the policy of a run
+MODEL = "llm"  # the kind of policy that calls an address, which must not be one of a stranger's choice
 _OPTION = re.compile(r",+(?=[A-Za-z_]\w*=)")
 _NAMED = re.compile(r"[A-Za-z_]\w*=")
+_SECRET = re.compile(r"(?i)([\w-]*(?:key|token|secret|password|passwd|authorization|bearer))=[^,;\s]+")
+_CREDENTIALS = re.compile(r"://[^/?#,;\s]*@")
 Model = TypeVar("Model", bound=Options)
 KindOptions: TypeAlias = Any  # instance of the subclass of Options that a kind of policy or wrapper declares
 
@@ -30,6 +34,12 @@ def split_reference(reference: str) -> tuple[str, str]:
     """Split a reference: `stockfish:elo=1500` → ("stockfish", "elo=1500")."""
     name, _, rest = reference.partition(":")
     return name, rest
+
+
+def without_search(reference: str) -> str:
+    """Return the policy that a reference searches with: `search:run:ID,simulations=9` → `run:ID`; others unchanged."""
+    name, rest = split_reference(reference)
+    return rest.partition(",")[0] if name == SEARCH else reference
 
 
 def split_path(text: str) -> tuple[str, str]:
@@ -60,6 +70,8 @@ def parse_options(reference: str, text: str, model: type[Model], first: str | No
 
     `first` is the field of a leading part without `=` (a path).
     """
+    if first not in PATHS:
+        _refuse_secrets(reference, text, model)
     values: dict[str, str] = {}
     if first in PATHS and not _NAMED.match(text):
         leading, text = split_path(text)
@@ -78,6 +90,22 @@ def parse_options(reference: str, text: str, model: type[Model], first: str | No
         return model.model_validate(values)
     except ValidationError as error:
         raise InputError(f"'{reference}': {explain(error, model)}") from error
+
+
+def without_secrets(text: str) -> str:
+    """Return the text with the values of keys and passwords left out."""
+    return _CREDENTIALS.sub("://…@", _SECRET.sub(r"\1=…", text))
+
+
+def _refuse_secrets(reference: str, text: str, model: type[Options]) -> None:
+    """Raise InputError, without repeating it, where a reference holds a key: references are listed and recorded."""
+    for part in text.split(","):
+        named = _SECRET.match(part)
+        if (named and named[1] not in model.model_fields) or _CREDENTIALS.search(part):
+            raise InputError(
+                f"'{without_secrets(reference)}' holds a key or a password. References appear in lists of processes, "
+                "logs and records: put it into an environment variable instead."
+            )
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:

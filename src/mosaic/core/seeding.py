@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 
 SEED_LIMIT = 2**31  # OpenSpiel does not take larger seeds
+
+
+def fresh_seed() -> int:
+    """Draw a seed that no one can predict, for a game whose seed was left open."""
+    return secrets.randbelow(SEED_LIMIT)
 
 
 def child_seed(seed: int, *names: str | int) -> int:

@@ -48,7 +48,8 @@ def _make(config: EnvironmentConfig) -> Env:
     if not config.family:
         raise _without_family(config.env_id)
     if config.family not in plugins("mosaic.envs"):
-        raise unknown("environment family", config.family, [*plugins("mosaic.envs"), "python"], "Type: mosaic envs")
+        known = [*plugins("mosaic.envs"), "python"]
+        raise unknown("environment family", config.family, known, "Type: mosaic envs. A game of Godot is godot/PATH.")
     return load_family(config.family).make(config)
 
 

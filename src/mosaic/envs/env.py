@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from gymnasium.spaces import Space
@@ -39,8 +39,9 @@ class EnvFacts:
 
     @property
     def mixed(self) -> bool:
-        """Return whether good play may have to be random: opponents move simultaneously, or something is hidden."""
-        return self.hidden_information or (self.competitive and not self.turn_based)
+        """Return whether good play may have to be random: opponents move simultaneously, or hide something."""
+        opponents_hide = self.hidden_information and self.incentives != "cooperative"
+        return opponents_hide or (self.competitive and not self.turn_based)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,13 @@ class SendsAhead(Protocol):
     def send(self, actions: Mapping[AgentID, Action]) -> None: ...
 
 
+@runtime_checkable
+class EndsAhead(Protocol):
+    """Env that ends elsewhere: after `begin_end`, `close` only waits for it."""
+
+    def begin_end(self) -> None: ...
+
+
 class Env(Protocol):
     """Common protocol of single-agent, turn-based and simultaneous environments."""
 
@@ -98,3 +106,11 @@ class Env(Protocol):
     def render(self) -> NDArray[np.uint8] | None: ...  # valid from reset to close; None if there is no image
 
     def close(self) -> None: ...  # may be called twice; no other call may follow
+
+
+def innermost(env: Env) -> Any:
+    """Return the env below all wrappers, which is not typed."""
+    raw: Any = env
+    while hasattr(raw, "env"):
+        raw = raw.env
+    return getattr(raw, "unwrapped", raw)

@@ -111,9 +111,9 @@ def _kwargs(spec: GymnasiumSpec) -> dict[str, object]:
 def _module_reference(given: object) -> str | None:
     """Return how other processes import a class or function; None if only this one can."""
     module, name = getattr(given, "__module__", ""), getattr(given, "__qualname__", "")
-    if not name or "<" in name or module == "__main__" or not inspect.getsourcefile(sys.modules.get(module, inspect)):
-        return None
     found: object = sys.modules.get(module)
+    if not name or "<" in name or module == "__main__" or getattr(found, "__file__", None) is None:
+        return None
     for part in name.split("."):
         found = getattr(found, part, None)
     return f"{PREFIX}{module}:{name}" if found is given else None
@@ -125,6 +125,9 @@ def _keep(given: object, home: Path) -> str:
 
     name = _name_of(given).rpartition(":")[2].rpartition(".")[2]
     name = name if name.isidentifier() else "make"
+    module = sys.modules.get(getattr(given, "__module__", ""))
+    if module is not None and module.__name__ != "__main__" and getattr(module, "__file__", None) is None:
+        cloudpickle.register_pickle_by_value(module)  # made by a program: no other process can import it
     try:
         written = cloudpickle.dumps(given if callable(given) else _Copies(given))
     except Exception as error:

@@ -24,12 +24,12 @@ def value_to_json(value: object) -> Json:
             return value
         case float():
             return value if math.isfinite(value) else _NAMES[str(value)]
+        case dict() | Mapping():
+            return {str(key): value_to_json(part) for key, part in value.items()}
         case np.generic():
             return value_to_json(value.item())
         case np.ndarray():
             return value_to_json(value.tolist())
-        case Mapping():
-            return {str(key): value_to_json(part) for key, part in value.items()}
         case tuple() | list():
             return [value_to_json(part) for part in value]
     raise FormatError(f"a {type(value).__name__} cannot be written as JSON")
@@ -43,21 +43,21 @@ def value_from_json(space: Space[object], data: object, place: str) -> Any:
 
     Types and shapes are checked, ranges are not: bounds of a Box are often wrong, and legality is up to the caller.
     """
-    match space:
+    match space:  # Dict and Tuple last: whether a space is one of them takes longest to find out
+        case spaces.Box() | spaces.MultiDiscrete() | spaces.MultiBinary():
+            return _array(space, data, place)
         case spaces.Discrete():
             return _integer(data, place)
+        case spaces.Text():
+            if not isinstance(data, str):
+                raise FormatError(f"{place}: {shown(data)}, where a text belongs")
+            return data
         case spaces.Dict():
             return _parts(space, data, place)
         case spaces.Tuple():
             items = _list(data, len(space.spaces), place)
             pairs = zip(space.spaces, items, strict=True)
             return tuple(value_from_json(part, item, f"{place}.{index}") for index, (part, item) in enumerate(pairs))
-        case spaces.Text():
-            if not isinstance(data, str):
-                raise FormatError(f"{place}: {shown(data)}, where a text belongs")
-            return data
-        case spaces.Box() | spaces.MultiDiscrete() | spaces.MultiBinary():
-            return _array(space, data, place)
     raise FormatError(f"{place}: members of {type(space).__name__} spaces cannot be read from JSON")
 
 
@@ -98,7 +98,7 @@ def _array(space: spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary, data: 
         raise FormatError(f"{place}: {shown(data)}, where numbers belong")
     if space.dtype.kind != "f":
         _check_integers(found, space.dtype, place)
-    return found.astype(space.dtype)
+    return found.astype(space.dtype, copy=False)
 
 
 def _named_numbers(found: Any, place: str) -> Any:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from ctypes.util import find_library
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, MosaicError
 from mosaic.envs.chess import fen_of
 
 Flags: TypeAlias = Mapping[str, bool]
@@ -88,12 +90,75 @@ def draw_without_screen() -> None:
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 
 
+def choose_opengl() -> None:
+    """Choose how MuJoCo draws without a screen; call before anything imports mujoco.
+
+    With a library that is not there, its import would fail.
+    """
+    if sys.platform == "linux" and "MUJOCO_GL" not in os.environ:
+        found = next((name for name in ("EGL", "OSMesa") if find_library(name)), None)
+        if found is not None:
+            os.environ["MUJOCO_GL"] = found.lower()
+
+
+class OpenGLRenderer:
+    """Renderer of a MuJoCo env that works in any thread and beside others, and whose failure says what to install.
+
+    Gymnasium draws with the context that was made last, in the thread that made it.
+    """
+
+    def __init__(self, renderer: Any, env_name: str) -> None:
+        self._renderer, self._env_name = renderer, env_name
+
+    def render(self, mode: str | None) -> Any:
+        try:
+            if self._renderer.viewer is not None:
+                self._renderer.viewer.make_context_current()
+            picture = self._renderer.render(mode)
+            if os.environ.get("MUJOCO_GL") == "egl":
+                sys.modules["mujoco.egl"].EGL.eglReleaseThread()
+            return picture
+        except Exception as error:
+            raise MosaicError(
+                f"{self._env_name} cannot be drawn here: OpenGL does not work (MUJOCO_GL is "
+                f"{os.environ.get('MUJOCO_GL', 'not set')}: {type(error).__name__}). Install EGL or OSMesa, on Debian "
+                "with: apt install libegl1 libgl1-mesa-dri"
+            ) from error
+
+    def close(self) -> None:
+        self._renderer.close()
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Suppress warnings about fonts and the precision of spaces on creation and rendering; users cannot act on them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+class _PygameQuit:
+    """pygame.quit(), disabled while at least one thread closes an env."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closing = 0
+        self._quit: Callable[[], None] | None = None
+
+    def disable(self, pygame: Any) -> None:
+        with self._lock:
+            if not self._closing:
+                self._quit, pygame.quit = pygame.quit, lambda: None
+            self._closing += 1
+
+    def enable(self, pygame: Any) -> None:
+        with self._lock:
+            self._closing -= 1
+            if not self._closing:
+                pygame.quit = self._quit
+
+
+_pygame_quit = _PygameQuit()
 
 
 @contextmanager
@@ -103,8 +168,8 @@ def keep_pygame() -> Iterator[None]:
     if pygame is None:
         yield
         return
-    quit_pygame, pygame.quit = pygame.quit, lambda: None
+    _pygame_quit.disable(pygame)
     try:
         yield
     finally:
-        pygame.quit = quit_pygame
+        _pygame_quit.enable(pygame)

@@ -1,6 +1,8 @@
-"""Rendering of Mosaic's own small envs: grids, tic-tac-toe boards and pixels."""
+"""Rendering of Mosaic's own small envs: grids, tic-tac-toe boards, cards and pixels."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,9 @@ from mosaic.envs.compiled.mdp.gridworld import Grid
 _COLOURS = {"S": "#dbeafe", "G": "#86efac", "H": "#334155", "#": "#78716c"}
 _FREE, _RIM, _AGENT = "#f8fafc", "#cbd5e1", "#f97316"
 _X, _O = "#0891b2", "#d97706"
+_TABLE, _INK = "#166534", "#1e293b"
 _BOARD = 240  # pixels
+_CARD = 72, 104  # pixels
 
 
 def draw_grid(grid: Grid, state: int) -> NDArray[np.uint8]:
@@ -47,6 +51,21 @@ def draw_board(marks: NDArray[np.int64]) -> NDArray[np.uint8]:
             pen.line((left, bottom, right, top), fill=_X, width=8)
         elif mark == 2:
             pen.ellipse((left, top, right, bottom), outline=_O, width=8)
+    return np.asarray(picture).copy()
+
+
+def draw_cards(ranks: Sequence[str], chips: Sequence[int]) -> NDArray[np.uint8]:
+    """Draw one card beside another, each with the chips that its player has put into the pot below it."""
+    width, height = _CARD
+    picture = Image.new("RGB", (len(ranks) * 2 * width, 2 * height), _TABLE)
+    pen = ImageDraw.Draw(picture)
+    for number, (rank, count) in enumerate(zip(ranks, chips, strict=True)):
+        left, top = number * 2 * width + width // 2, height // 4
+        pen.rounded_rectangle((left, top, left + width, top + height), radius=8, fill=_FREE)
+        pen.text((left + width // 2, top + height // 2), rank, fill=_INK, anchor="mm", font_size=width // 2)
+        for chip in range(count):
+            x, y = left + chip * (width // 3), top + height + height // 6
+            pen.ellipse((x, y, x + width // 4, y + width // 4), fill=_O)
     return np.asarray(picture).copy()
 
 

@@ -120,6 +120,8 @@ def _time_limits(wrappers: Sequence[str]) -> list[int] | None:
 
 
 _MDP = "mdp.kernel:find_mdp"
+_MUJOCO = "mujoco.envs:find_mujoco"
+_MEMORY = "memory_tasks:find_memory_task"
 _BOARD = "board_games.tictactoe:find_encoder"
 _COMPILED: Mapping[str, CompiledForms] = {  # by family/name without version
     "gym/CartPole": CompiledForms("classic_control.cartpole:find_cartpole"),
@@ -127,13 +129,26 @@ _COMPILED: Mapping[str, CompiledForms] = {  # by family/name without version
     "gym/MountainCarContinuous": CompiledForms("classic_control.mountain_car:find_mountain_car_continuous"),
     "gym/Acrobot": CompiledForms("classic_control.acrobot:find_acrobot"),
     "gym/Pendulum": CompiledForms("classic_control.pendulum:find_pendulum"),
+    "gym/HalfCheetah": CompiledForms(_MUJOCO),
+    "gym/Hopper": CompiledForms(_MUJOCO),
+    "gym/Walker2d": CompiledForms(_MUJOCO),
+    "gym/Ant": CompiledForms(_MUJOCO),
+    "gym/Swimmer": CompiledForms(_MUJOCO),
+    "gym/InvertedPendulum": CompiledForms(_MUJOCO),
+    "gym/InvertedDoublePendulum": CompiledForms(_MUJOCO),
+    "gym/Reacher": CompiledForms(_MUJOCO),
     "gym/FrozenLake": CompiledForms(_MDP, "mdp.gym_table:find_frozen_lake"),
     "gym/FrozenLake8x8": CompiledForms(_MDP, "mdp.gym_table:find_frozen_lake"),
     "gym/CliffWalking": CompiledForms(_MDP, "mdp.gym_table:find_table"),
     "gym/CliffWalkingSlippery": CompiledForms(_MDP, "mdp.gym_table:find_table"),
     "gym/Taxi": CompiledForms(_MDP, "mdp.gym_table:find_taxi"),
     "gym/Blackjack": CompiledForms(_MDP, "mdp.gym_table:find_table", "mdp.blackjack:find_encoder"),
+    "mosaic/count_recall": CompiledForms(_MEMORY),
+    "mosaic/recall": CompiledForms(_MEMORY),
+    "mosaic/repeat_previous": CompiledForms(_MEMORY),
+    "mosaic/reverse_sequence": CompiledForms(_MEMORY),
     "mosaic/gridworld": CompiledForms(_MDP, "mdp.gridworld:find_gridworld"),
+    "mosaic/kuhn_poker": CompiledForms("board_games.kuhn_poker_kernel:find_kuhn_poker"),
     "mosaic/tictactoe": CompiledForms(
         "board_games.tictactoe_kernel:find_own_tictactoe", "board_games.tictactoe:find_own_game", _BOARD
     ),

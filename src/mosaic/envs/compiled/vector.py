@@ -27,7 +27,13 @@ _ACT, _PAY, _ENDS, _FIN = types.float32[:, ::1], types.float32[::1], types.uint8
 STEP = types.void(_FACTS, _STATE, _INTS, _RNG, _ACT, _OBS, _MASK, _WHO, _PAY, _ENDS, _ENDS, _FIN)
 # facts, state, ints, rng, obs, mask, who: puts every env at the start of an episode and writes its observations
 BEGIN = types.void(_FACTS, _STATE, _INTS, _RNG, _OBS, _MASK, _WHO)
-_step_at, _begin_at = function_at(STEP), function_at(BEGIN)
+# facts, state, ints, outcomes [envs, actions]: writes the proven result of each action for the mover, or UNKNOWN
+OUTLOOK = types.void(_FACTS, _STATE, _INTS, types.int8[:, ::1])
+UNKNOWN = 9
+# facts, state, ints, rows [envs, features]: writes the mover's row of `Features`
+FEATURES = types.void(_FACTS, _STATE, _INTS, _OBS)
+step_at, begin_at, outlook_at = function_at(STEP), function_at(BEGIN), function_at(OUTLOOK)
+features_at = function_at(FEATURES)
 CFUNC: dict[str, Any] = {"cache": True, "nopython": True, "error_model": "numpy"}
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -37,6 +43,7 @@ Rows: TypeAlias = NDArray[np.float32]
 Bytes: TypeAlias = NDArray[np.uint8]
 Number = TypeVar("Number", bound=np.generic)
 Load: TypeAlias = Callable[[Env, Floats, Ints], None]  # loads one env's state and ints into the reference, to render it
+Read: TypeAlias = Callable[[Rows, int, Floats, Ints], None]  # mover's observation row, index of the mover, state, ints
 
 
 class MachineCode(Protocol):
@@ -46,6 +53,43 @@ class MachineCode(Protocol):
     def address(self) -> int: ...
 
     def __call__(self, *arguments: object) -> None: ...
+
+
+class Symmetry(NamedTuple):
+    """Mapping of a game onto itself, as positions in rows: entry i of a mapped row is entry `observation[i]`."""
+
+    observation: NDArray[np.int64]
+    actions: NDArray[np.int64]  # likewise for rows of action probabilities and masks
+
+
+class Features(NamedTuple):
+    """Inputs that a network may read instead of the mover's observation.
+
+    A feature is the sum of some rectified units of the observation, max(0, row @ weight + bias). A network that reads
+    features is therefore also a network of dense layers that reads observations, and plays and exports as any other.
+    """
+
+    weight: NDArray[np.float32]  # [observation, units]
+    bias: NDArray[np.float32]  # [units]
+    feature: NDArray[np.int64]  # [units] of each unit; every feature has one at least
+    write: MachineCode  # of the signature FEATURES: the same from a state, which is faster
+
+    @property
+    def width(self) -> int:
+        return int(self.feature.max()) + 1
+
+
+class SearchRules(NamedTuple):
+    """Declaration that a kernel is a game of two agents that tree search can play.
+
+    They act in turns, nothing is hidden or drawn by chance, and the only rewards are paid at the end: 1 for a win, 0
+    for a draw, -1 for a loss. `mosaic.testing.check_search_rules` checks it.
+    """
+
+    read: Read  # writes the state and ints of the env that the mover observes
+    symmetries: tuple[Symmetry, ...] = ()  # without the identity
+    outlook: MachineCode | None = None  # of the signature OUTLOOK: results that need no search
+    features: Features | None = None  # None: networks read the observation
 
 
 class CompiledKernel(NamedTuple):
@@ -65,6 +109,8 @@ class CompiledKernel(NamedTuple):
     turn_based: bool = False
     masked: bool = False
     load: Load | None = None  # None: cannot be rendered
+    owner: object = None  # of memory whose addresses are in the facts: it lives as long as the kernel
+    search: SearchRules | None = None  # None: not a game that tree search can play
 
     def shape(self, envs: int) -> VectorShape:
         return VectorShape(envs, self.agents, self.turn_based, self.widths, self.heads, self.masked)
@@ -77,6 +123,21 @@ class KernelData(NamedTuple):
     state: NDArray[np.float64]  # [envs, state_width]
     ints: NDArray[np.int64]  # [envs, ints_width]
     rng: NDArray[np.uint64]  # [envs] random streams
+
+
+def make_kernel_data(kernel: CompiledKernel, envs: int) -> KernelData:
+    state, ints = np.zeros((envs, kernel.state_width)), np.zeros((envs, kernel.ints_width), np.int64)
+    return KernelData(kernel.facts, state, ints, streams(0, envs))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def copy_state(source: KernelData, env: int, target: KernelData, to: int) -> None:
+    """Make env `to` of the target continue as env `env` of the source would; facts are those of one kernel."""
+    for i in range(source.state.shape[1]):
+        target.state[to, i] = source.state[env, i]
+    for i in range(source.ints.shape[1]):
+        target.ints[to, i] = source.ints[env, i]
+    target.rng[to] = source.rng[env]
 
 
 class ReferenceRenderer:
@@ -107,8 +168,7 @@ class CompiledVector:
         self.shape = kernel.shape(envs)
         self.arrays = vector_arrays(self.shape)
         self.obs, self.mask, self.who, self.active, self.rew, self.term, self.trunc, self.fin = self.arrays
-        state, ints = np.zeros((envs, kernel.state_width)), np.zeros((envs, kernel.ints_width), np.int64)
-        self.data = KernelData(kernel.facts, state, ints, streams(0, envs))
+        self.data = make_kernel_data(kernel, envs)
         written = (self.obs, self.mask, self.who, self.rew, self.term, self.trunc, self.fin)
         self._places = _places(kernel.step, (*self.data, *written))
         self._act_shape = (self.shape.slots, self.shape.parts)
@@ -167,7 +227,7 @@ def make_compiled_vector(config: EnvironmentConfig, envs: int) -> CompiledVector
 def _begin(
     address: int, facts: Floats, state: Floats, ints: Ints, rng: Words, obs: Rows, mask: Bytes, who: Ints
 ) -> None:
-    _begin_at(address)(facts, state, ints, rng, obs, mask, who)
+    begin_at(address)(facts, state, ints, rng, obs, mask, who)
 
 
 # numba takes 80 ns to unpack an array from Python, so it gets the addresses of all but one in one array.
@@ -177,7 +237,7 @@ def _step(places: Ints, act: Rows) -> None:
     rng, obs, mask = _line(places[4], np.uint64), _table(places[5], np.float32), _table(places[6], np.uint8)
     who, rew, term = _line(places[7], np.int64), _line(places[8], np.float32), _line(places[9], np.uint8)
     trunc, fin = _line(places[10], np.uint8), _table(places[11], np.float32)
-    _step_at(places[0, 0])(facts, state, ints, rng, act, obs, mask, who, rew, term, trunc, fin)
+    step_at(places[0, 0])(facts, state, ints, rng, act, obs, mask, who, rew, term, trunc, fin)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

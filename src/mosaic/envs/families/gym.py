@@ -13,7 +13,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.turn import Action, Observation
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
-from mosaic.envs.adapters.upstream import draw_without_screen, quiet
+from mosaic.envs.adapters.upstream import OpenGLRenderer, choose_opengl, draw_without_screen, quiet
 from mosaic.envs.env import EnvFacts
 from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name
 
@@ -21,10 +21,11 @@ from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name
 _PROVEN = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "gymnasium.envs.box2d.")
 _NEEDS = {
     "gymnasium.envs.box2d.": ("Box2D", "pip install 'mosaic-rl[gym]'"),
-    "gymnasium.envs.mujoco.": ("mujoco", "pip install mujoco"),
+    "gymnasium.envs.mujoco.": ("mujoco", "pip install 'mosaic-rl[mujoco]'"),
     "gymnasium.envs.phys2d.": ("jax", "pip install jax"),
     "gymnasium.envs.tabular.": ("jax", "pip install jax"),
 }
+_MUJOCO = "gymnasium.envs.mujoco."
 _SMOKES = "gymnasium.envs.box2d.lunar_lander:"
 _WITHOUT_CHANCE = {"CliffWalking-v1"}
 _WORLD_REMEMBERS = {"BipedalWalker-v3", "BipedalWalkerHardcore-v3"}  # their Box2D world survives reset
@@ -59,9 +60,13 @@ class GymFamily:
 
 def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Observation, Action]:
     try:
+        if _source(name).startswith(_MUJOCO):
+            choose_opengl()
         _import_quietly(_source(name))
         try:
             env = gymnasium.make(name, disable_env_checker=True, **{"render_mode": "rgb_array", **options})
+            if _source(name).startswith(_MUJOCO) and hasattr(env.unwrapped, "mujoco_renderer"):
+                env.unwrapped.mujoco_renderer = OpenGLRenderer(env.unwrapped.mujoco_renderer, f"gym/{name}")
             smokes = _source(name).startswith(_SMOKES) and env.render_mode == "rgb_array"
             return SmokeOnDemand(env) if smokes else env
         except TypeError as error:

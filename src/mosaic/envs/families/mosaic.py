@@ -16,6 +16,7 @@ from mosaic.envs.compiled.mdp.gridworld import gridworld, read_map
 from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.envs.env import Env, EnvFacts
 from mosaic.envs.family import EnvEntry
+from mosaic.envs.toys.memory_tasks import MEMORY_TASKS, MemoryTask
 
 _Model = TypeVar("_Model", bound=Options)
 _ROOM = ("S....", ".##..", ".#..H", "...#.", "H...G")
@@ -35,13 +36,12 @@ class TicTacToeOptions(Options):
     illegal: IllegalMoves = Field("masked", description="Taken cells are masked, or choosing one loses the game (-1).")
 
 
+class KuhnPokerOptions(Options):
+    remember_card: bool = Field(False, description="Show the card at a player's first decision only: needs memory.")
+
+
 class CatchPixelsOptions(Options):
     size: int = Field(16, ge=8, le=256, description="Width and height of the picture in pixels.")
-
-
-class RecallOptions(Options):
-    delay: int = Field(4, ge=0, le=100_000, description="Steps with nothing to see between the cue and the question.")
-    cues: int = Field(2, ge=2, le=100, description="Number of different cues.")
 
 
 class BlindPairOptions(Options):
@@ -78,6 +78,14 @@ def _make_tictactoe(config: EnvironmentConfig) -> Env:
     return TicTacToeEnv(facts, options.illegal)
 
 
+def _make_kuhn_poker(config: EnvironmentConfig) -> Env:
+    from mosaic.envs.compiled.board_games.kuhn_poker import KuhnPokerEnv
+
+    options = read_options(config, KuhnPokerOptions)
+    facts = EnvFacts(config, turn_based=True, competitive=True, hidden_information=True, **_declared("kuhn_poker"))
+    return KuhnPokerEnv(facts, remember_card=options.remember_card)
+
+
 def _make_catch_pixels(config: EnvironmentConfig) -> Env:
     from mosaic.envs.adapters.gymnasium import GymnasiumEnv
     from mosaic.envs.toys.catch_pixels import CatchPixels
@@ -86,12 +94,11 @@ def _make_catch_pixels(config: EnvironmentConfig) -> Env:
     return GymnasiumEnv(CatchPixels(options.size), EnvFacts(config), aliases=False)
 
 
-def _make_recall(config: EnvironmentConfig) -> Env:
+def _make_memory_task(config: EnvironmentConfig) -> Env:
     from mosaic.envs.adapters.gymnasium import GymnasiumEnv
-    from mosaic.envs.toys.recall import Recall
 
-    options = read_options(config, RecallOptions)
-    return GymnasiumEnv(Recall(options.delay, options.cues), EnvFacts(config), aliases=False)
+    rules = read_options(config, MEMORY_TASKS[config.env_id]).rules()
+    return GymnasiumEnv(MemoryTask(rules), EnvFacts(config), aliases=False)
 
 
 def _make_blind_pair(config: EnvironmentConfig) -> Env:
@@ -107,7 +114,11 @@ class _Declared(TypedDict):
 
 
 # The two of the pair want right answers, and the tide takes from one what it gives to the other.
-_SEVERAL_AGENTS: dict[str, Incentives] = {"blind_pair": "mixed", "tictactoe": "competitive"}
+_SEVERAL_AGENTS: dict[str, Incentives] = {
+    "blind_pair": "mixed",
+    "kuhn_poker": "competitive",
+    "tictactoe": "competitive",
+}
 
 
 def _declared(name: str) -> _Declared:
@@ -117,8 +128,9 @@ def _declared(name: str) -> _Declared:
 _MAKERS: dict[str, tuple[Callable[[EnvironmentConfig], Env], tuple[str, ...]]] = {
     "blind_pair": (_make_blind_pair, ("parallel", "auto")),
     "catch_pixels": (_make_catch_pixels, ("gym", "auto")),
+    "kuhn_poker": (_make_kuhn_poker, ("aec", "auto")),
     "gridworld": (_make_gridworld, ("gym", "auto")),
-    "recall": (_make_recall, ("gym", "auto")),
+    **dict.fromkeys(MEMORY_TASKS, (_make_memory_task, ("gym", "auto"))),
     "tictactoe": (_make_tictactoe, ("aec", "auto")),
 }
 

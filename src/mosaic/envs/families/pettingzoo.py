@@ -26,7 +26,10 @@ from mosaic.envs.family import EnvEntry, newest, refused_options, resolve_name, 
 
 _COOPERATIVE_CLASSICS = {"hanabi"}
 _WITHOUT_CHANCE = {"tictactoe", "connect_four", "chess", "go", "rps"}
-_HIDDEN = {"gin_rummy", "leduc_holdem", "rps", "texas_holdem", "texas_holdem_no_limit"}
+_HIDDEN = {
+    "gin_rummy", "hanabi", "leduc_holdem", "rps", "simple_adversary", "simple_crypto", "simple_push",
+    "simple_reference", "simple_speaker_listener", "simple_world_comm", "texas_holdem", "texas_holdem_no_limit",
+}  # fmt: skip
 _NOT_REPRODUCIBLE = {"waterworld"}  # Chipmunk orders collisions by memory address
 _WINS_ABOVE = {"gin_rummy": 0.0}  # a hand in which no player knocked has no winner
 

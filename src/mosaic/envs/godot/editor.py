@@ -103,6 +103,9 @@ class EditorGame(Game):
             self._idle.notify_all()
             return reply
 
+    def begin_end(self) -> None:
+        """Do nothing: the game is shared, and continues when one env of it is closed."""
+
     def close(self) -> None:
         with self._idle:
             self._users -= 1
@@ -114,7 +117,8 @@ class EditorGame(Game):
             self._held = False
             self._desk.shutdown(socket.SHUT_RDWR)  # wakes the thread
             self._desk.close()
-            super().close()
+            self._end_by_s = None  # this connection was not asked yet
+            super().begin_end()
 
     def wait_for_end(self) -> None:
         """Wait until the name of the desk is free again: the kernel keeps it while a thread waits there."""

@@ -127,6 +127,11 @@ class GodotEnv:
     def render(self) -> NDArray[np.uint8] | None:
         return None
 
+    def begin_end(self) -> None:
+        """Ask the game to end, without waiting for it; `close` does."""
+        if not self._closed:
+            self.game.begin_end()
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True

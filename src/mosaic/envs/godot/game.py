@@ -7,6 +7,7 @@ import os
 import socket
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from time import monotonic
 from typing import NoReturn
 
 from mosaic.core.seeding import SEED_LIMIT
@@ -33,6 +34,7 @@ class Game:
         self.player: object = None
         self.seed: SeedClaim | None = None
         self._stepping = False  # an action was sent, and its result not received
+        self._end_by_s: float | None = None  # it was asked to end
 
     def ask(self, message: dict[str, object], kind: type[Reply]) -> Reply:
         """Send a message and return the answer; the result of a step that was sent before is dropped."""
@@ -53,14 +55,20 @@ class Game:
     def fail(self, error: GameError) -> NoReturn:
         self.connection.fail(error)
 
-    def close(self) -> None:
-        """Ask the game to end, and end its process; may be called twice."""
-        failed = self.connection.failed
+    def begin_end(self) -> None:
+        """Ask the game to end within a moment; may be called twice."""
+        if self._end_by_s is not None:
+            return
+        self._end_by_s = monotonic() + (0.0 if self.connection.failed else ENDING_S)
         with suppress(GameError):  # it is gone, or does not read
             self.connection.send({"type": "close"})
         self.connection.close()
-        if self.process is not None:
-            self.process.end(0.0 if failed else ENDING_S)
+
+    def close(self) -> None:
+        """Ask the game to end, wait for it, and end its process; may be called twice."""
+        self.begin_end()
+        if self.process is not None and self._end_by_s is not None:
+            self.process.end(max(0.0, self._end_by_s - monotonic()))
         if self.seed is not None:
             self.seed.close()
 

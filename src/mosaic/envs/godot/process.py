@@ -17,6 +17,7 @@ from pathlib import Path
 from mosaic.core import parent_death
 from mosaic.core.errors import InputError, nearest
 from mosaic.core.proc import wait_gone
+from mosaic.core.system import open_process
 from mosaic.envs.godot.options import GodotOptions
 
 _CHUNK = 1 << 16
@@ -119,7 +120,7 @@ class GameProcess:
         assert self._output is not None  # requested in _start
         os.set_blocking(self._output.fileno(), False)
         self._last = b""
-        self._handle = os.pidfd_open(self._process.pid)
+        self._handle = open_process(self._process.pid)
         self._finish = weakref.finalize(self, _end, self._process, self._handle, os.getpid())
 
     @property

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Turn
+from mosaic.envs.adapters.user import adapt
 from mosaic.envs.compiled.mdp.mdp import MdpEnv, enumerate_mdp
 from mosaic.envs.env import EnvFacts, EnvSpec
 
@@ -165,3 +166,45 @@ class CopyDuel(_Two):
     def _first(self) -> dict[AgentID, int]:
         self._move = None
         return {"first": 0}
+
+
+class Continuous:
+    """Another probe, acted in with numbers from -1 to 1: those above 0 mean action 1, the others action 0."""
+
+    def __init__(self, probe: str) -> None:
+        self._env = adapt(_WITH_TWO_ACTIONS[probe](), EnvFacts())
+        self.possible_agents = self._env.possible_agents
+        self.observation_spaces = self._env.observation_spaces
+        self.action_spaces: Mapping[AgentID, Space[object]] = {
+            agent: spaces.Box(-1, 1, (1,), np.float32) for agent in self.possible_agents
+        }
+        self.spec = EnvSpec(self._env.spec.facts, self.possible_agents, self.observation_spaces, self.action_spaces)
+
+    @property
+    def agents(self) -> tuple[AgentID, ...]:
+        return self._env.agents
+
+    def reset(self, seed: int | None = None) -> Turn:
+        return self._env.reset(seed)
+
+    def step(self, actions: Mapping[AgentID, Action]) -> Turn:
+        most = {agent: int(space.n) - 1 for agent, space in self._env.action_spaces.items()}  # type: ignore[attr-defined]
+        return self._env.step({agent: min(int(action[0] > 0), most[agent]) for agent, action in actions.items()})
+
+    def render(self) -> NDArray[np.uint8] | None:
+        return self._env.render()
+
+    def close(self) -> None:
+        self._env.close()
+
+
+_WITH_TWO_ACTIONS: Mapping[str, Callable[[], object]] = {
+    "one_value": one_value,
+    "two_values": two_values,
+    "two_steps": two_steps,
+    "choice": choice,
+    "match": match,
+    "cut_off": cut_off,
+    "pair": Pair,
+    "duel": CopyDuel,
+}

@@ -26,17 +26,18 @@ _EXACT_LIMIT = 2**24  # float32 represents all integers up to here
 class ActionHead:
     """Network outputs for one decision."""
 
-    kind: Literal["categorical", "gaussian"]
-    sizes: tuple[int, ...]  # categorical: the number of choices of each part; gaussian: the number of components, alone
+    kind: Literal["categorical", "gaussian", "squashed"]  # squashed: a Gaussian through tanh, from -1 to 1
+    sizes: tuple[int, ...]  # categorical: the number of choices of each part; else the number of components, alone
 
     @property
     def width(self) -> int:
-        return sum(self.sizes)
+        """Number of outputs; a squashed Gaussian has means, then log deviations."""
+        return 2 * self.sizes[0] if self.kind == "squashed" else sum(self.sizes)
 
     @property
     def parts(self) -> int:
         """Number of columns of an action row."""
-        return len(self.sizes) if self.kind == "categorical" else self.width
+        return len(self.sizes) if self.kind == "categorical" else self.sizes[0]
 
 
 class RowPart(NamedTuple):
@@ -100,6 +101,41 @@ def action_code(space: Space[object]) -> ActionCode:
         f"A learner cannot choose actions of {space}. It can act in Discrete, MultiDiscrete, MultiBinary and Box "
         "(of floats, or of integers below 16777216): wrap the env so that its actions are one of these."
     )
+
+
+class ActionRange(NamedTuple):
+    """Bounds of a Box as shift and scale: numbers from -1 to 1 become shift + scale * number."""
+
+    shift: Row
+    scale: Row
+
+
+def action_range(space: Space[object]) -> ActionRange | None:
+    """Return the range of a Box of floats; None for other spaces, and for a Box without bounds."""
+    if not isinstance(space, spaces.Box) or np.dtype(space.dtype).kind != "f":
+        return None
+    low, high = np.ravel(space.low).astype(np.float32), np.ravel(space.high).astype(np.float32)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        return None
+    half = np.float32(0.5)
+    return ActionRange(half * (low + high), half * (high - low))
+
+
+def squashed_code(space: Space[object]) -> ActionCode:
+    """Return the code of a bounded Box whose rows are numbers from -1 to 1."""
+    bounds, code = action_range(space), action_code(space)
+    if bounds is None:
+        raise InputError(f"Actions from -1 to 1 need a Box of floats with bounds, not {space}.")
+    shift, scale = bounds
+    return ActionCode(ActionHead("squashed", code.head.sizes), lambda row: code.action(shift + scale * row))
+
+
+def action_rows(space: Space[object], actions: NDArray[np.generic]) -> NDArray[np.float32]:
+    """Return actions of a space that `action_code` knows as rows, from which `ActionCode.action` makes them again."""
+    rows = np.asarray(actions).reshape(len(actions), -1)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        rows = rows - np.ravel(space.start)
+    return rows.astype(np.float32)
 
 
 def _choice(start: int) -> Callable[[Row], Action]:

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.seeding import child_seed
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
-from mosaic.envs.env import Env
+from mosaic.envs.env import Env, EnvSpec
 from mosaic.envs.learner_view import Others
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.envs.vector.layout import EndedInfo, VectorArrays, VectorShape, vector_arrays
 from mosaic.envs.vector.slots import GymSlot, InfoWriter, TurnSlot
+from mosaic.envs.wrappers.transform import close_all
 
 
 class EnvSlot(Protocol):
@@ -92,8 +93,7 @@ class PythonVector:
 
     def close(self) -> None:
         with ExitStack() as stack:  # closes the rest even if one fails
-            for env in self._envs:
-                stack.callback(env.close)
+            stack.callback(close_all, self._envs)
             if self._others:
                 stack.callback(self._others.close)
 
@@ -102,16 +102,16 @@ def vector_shape(envs: Sequence[Env], others: Others | None = None, masked: bool
     """Return the shape of these envs as a vector; resets the first of them if only a Turn can tell about masks."""
     if not envs:
         raise InputError("A vector env needs at least one env.")
-    shapes = {_shape(env, len(envs), others, masked=False) for env in envs}
+    shapes = {shape_of(env.spec, len(envs), others, masked=False) for env in envs}
     if len(shapes) > 1:
         raise InputError(f"Envs that differ in agents, observations or actions cannot form one vector env: {shapes}.")
     if masked is None:
         masked = bool(envs[0].reset(0).action_masks)
-    return _shape(envs[0], len(envs), others, masked)
+    return shape_of(envs[0].spec, len(envs), others, masked)
 
 
-def _shape(env: Env, envs: int, others: Others | None, masked: bool) -> VectorShape:
-    spec = env.spec
+def shape_of(spec: EnvSpec, envs: int, others: Others | None, masked: bool) -> VectorShape:
+    """Return the shape of this many such envs as a vector."""
     if not spec.possible_agents:
         raise InputError(f"{spec.env_id} does not know its agents in advance, so they cannot be assigned to rows.")
     played = set(others.agents) if others else set()

@@ -5,11 +5,12 @@ changes). Slot m belongs to env m // S. Rewards and ends belong to (env, agent) 
 paid and can end too.
 """
 
+# compiled code uses this file
+
 from __future__ import annotations
 
 import mmap
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
+from mosaic.core.system import PORTABLE
 from mosaic.envs.vector.encoding import ActionHead
 
 
@@ -161,7 +163,7 @@ class SharedArrays(NamedTuple):
 @contextmanager
 def nameless_memory(shape: VectorShape) -> Iterator[int]:
     """Yield a file descriptor of zeroed memory for this shape; the memory lives as long as it is mapped."""
-    if sys.platform == "linux":
+    if not PORTABLE:
         descriptor = os.memfd_create("mosaic-envs", os.MFD_CLOEXEC)
     else:
         with tempfile.TemporaryFile() as file:  # anonymous from the start

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from mosaic.core.ids import AgentID
 from mosaic.core.reference import KindOptions, Options
 from mosaic.core.turn import Action, Turn
-from mosaic.envs.env import Env, EnvFacts, EnvSpec, SendsAhead
+from mosaic.envs.env import EndsAhead, Env, EnvFacts, EnvSpec, SendsAhead
 
 
 class Transform:
@@ -64,6 +65,18 @@ def sender_of(env: Env) -> SendsAhead | None:
     while isinstance(env, Transform) and env.passes_actions:
         env = env.env
     return env if isinstance(env, SendsAhead) else None
+
+
+def close_all(envs: Sequence[Env]) -> None:
+    """Close envs, the rest even if one fails; those that end elsewhere end at the same time."""
+    with ExitStack() as stack:
+        for env in envs:
+            stack.callback(env.close)
+        for env in envs:
+            while isinstance(env, Transform):
+                env = env.env
+            if isinstance(env, EndsAhead):
+                env.begin_end()
 
 
 @dataclass(frozen=True, slots=True)

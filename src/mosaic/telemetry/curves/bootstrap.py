@@ -20,8 +20,10 @@ Places = NDArray[np.int64]
 
 
 @cache
-def upper_level(size: int) -> float:
+def upper_level(size: int, freedom: int | None = None) -> float:
     """Return the quantile of the resampled statistics that bounds a 95 % interval from above.
+
+    `size` is that of a sample, and `freedom` the degrees of freedom where several are resampled together.
 
     Plain percentile intervals of few values are too narrow. Hesterberg's expanded percentile interval (What Teachers
     Should Know About the Bootstrap, 2015) widens them as Student's t does, without leaving the hull of the values.
@@ -30,7 +32,7 @@ def upper_level(size: int) -> float:
 
     if size < 2:
         raise ValueError("An interval needs at least two values.")
-    return NormalDist().cdf(math.sqrt(size / (size - 1)) * float(stdtrit(size - 1, _UPPER)))
+    return NormalDist().cdf(math.sqrt(size / (size - 1)) * float(stdtrit(freedom or size - 1, _UPPER)))
 
 
 def resampled_places(values: int, size: int, seed: int = 0) -> Iterator[Places]:
@@ -50,9 +52,9 @@ def resampled_counts(values: int) -> Floats:
     return counts
 
 
-def bounds(statistics: Floats, size: int) -> tuple[Floats, Floats]:
+def bounds(statistics: Floats, size: int, freedom: int | None = None) -> tuple[Floats, Floats]:
     """Return the lower and upper bound of a 95 % interval, along the last axis of resampled statistics."""
     count = statistics.shape[-1]
-    last = min(count - 1, math.ceil(upper_level(size) * count))
+    last = min(count - 1, math.ceil(upper_level(size, freedom) * count))
     ordered = np.partition(statistics, (count - 1 - last, last), axis=-1)
     return ordered[..., count - 1 - last], ordered[..., last]

@@ -21,6 +21,24 @@ MEASURES = (
 AXES = ("env_steps", "agent_steps", "episodes_total", "training_iteration", "timestamp", "seq")
 FRAME = frozenset({*AXES, "attempt", "kind"})
 """Fields that locate an event; the others are its content."""
+KINDS = {
+    "started": "An attempt begins: its resources.",
+    "stage": "What a start is doing, until the first iteration.",
+    "compiling": "Machine code is compiled, which later runs find in a cache.",
+    "equipped": "What trains: engine, envs, devices, and why they were chosen.",
+    "iteration": "Counters, returns, speed and the learner's numbers.",
+    "episode": "One episode, where a program of the worker script reports it.",
+    "evaluation": "Results of the policies on seeds that training never uses; one event per opponent.",
+    "checkpoint": "A checkpoint was saved; `path` is its folder.",
+    "checkpoint_exists": "A checkpoint was asked for at a step that has one.",
+    "curriculum": "A stage of the curriculum begins.",
+    "exported": "Policies were written as files and compared.",
+    "config_changed": "A resumed run has other settings than before.",
+    "resumed": "An attempt continues from a checkpoint; earlier events after that step are no longer shown.",
+    "alert": "Something to look at: `message` says what.",
+    "ended": "Training has ended: reason and times.",
+}
+"""Kinds of events that Mosaic's workers report; a plug-in may report others."""
 
 
 class TimeSplit(TypedDict, total=False):
@@ -63,21 +81,21 @@ class MetricEvent(TypedDict, total=False):
     """One line of metrics.jsonl. Kinds may have further fields of their own; what is not a finite number is null."""
 
     kind: Required[str]
-    seq: Required[int]
-    attempt: Required[int]
-    timestamp: Required[float]
-    training_iteration: int | None
-    env_steps: int | None
-    agent_steps: int | None
-    episodes_total: int | None
-    episode_reward_mean: float | None
+    seq: Required[int]  # number of the event in its run, without gaps
+    attempt: Required[int]  # counted from 1; a resumed run has several
+    timestamp: Required[float]  # seconds since 1970
+    training_iteration: int | None  # iterations so far
+    env_steps: int | None  # steps of all envs so far
+    agent_steps: int | None  # decisions of all agents so far
+    episodes_total: int | None  # episodes that have ended
+    episode_reward_mean: float | None  # return: sum of an episode's rewards, mean over the last 100 episodes
     episode_reward_min: float | None
     episode_reward_max: float | None
-    episode_len_mean: float | None
+    episode_len_mean: float | None  # env steps of an episode
     env_steps_per_s: float | None
     time_split: TimeSplit
     policies: dict[str, PolicyMetrics]
-    custom_metrics: dict[str, object]
+    custom_metrics: dict[str, object]  # numbers of envs, programs and callbacks
     # kind "iteration": "clock" if due only because of telemetry.report_every_s, so that a repeated run has it elsewhere
     trigger: str
     # kind "started"

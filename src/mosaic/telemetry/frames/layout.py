@@ -8,6 +8,8 @@
 All numbers have eight bytes, in native byte order: the file never leaves the machine that made it.
 """
 
+# compiled code uses this file
+
 from __future__ import annotations
 
 from enum import IntEnum

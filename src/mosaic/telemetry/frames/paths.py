@@ -16,6 +16,7 @@ from pathlib import Path
 from stat import S_ISDIR
 
 from mosaic.core.proc import started_at
+from mosaic.core.system import pid_namespace
 
 _REQUESTED = "bell"
 
@@ -95,7 +96,7 @@ def _make_shared(folder: Path) -> None:
     shared = SHARED_MEMORY / name
     shared.mkdir(mode=0o700)
     pid = os.getpid()
-    (shared / _OWNER).write_text(f"{pid} {started_at(pid)} {_pid_namespace()}")
+    (shared / _OWNER).write_text(f"{pid} {started_at(pid)} {pid_namespace()}")
     token = folder / _TOKEN
     token.unlink(missing_ok=True)
     with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
@@ -126,8 +127,4 @@ def _is_dead(folder: Path) -> bool:
         pid, started, namespace = (folder / _OWNER).read_text().split()
     except (OSError, ValueError):
         return False  # being created right now
-    return namespace == _pid_namespace() and str(started_at(int(pid))) != started
-
-
-def _pid_namespace() -> str:
-    return os.readlink("/proc/self/ns/pid")
+    return namespace == pid_namespace() and str(started_at(int(pid))) != started

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import FormatError, MosaicError
+from mosaic.core.system import POPULATE, allocate, free_pages
 from mosaic.telemetry.frames.fences import get_word, put_word, withdraw
 from mosaic.telemetry.frames.layout import (
     AREAS_AT,
@@ -66,7 +67,7 @@ class FrameRing:
         if self.head.slots:
             withdraw(self.address)
             with suppress(OSError):  # not supported by some file systems; then the last process to close it frees it
-                self.memory.madvise(mmap.MADV_REMOVE, HEAD_BYTES, self.head.file_bytes - HEAD_BYTES)
+                free_pages(self.memory, HEAD_BYTES, self.head.file_bytes - HEAD_BYTES)
 
     def is_at_its_path(self) -> bool:
         """Return whether the path still leads to this ring; False once it was removed or replaced."""
@@ -122,10 +123,10 @@ def _create(path: Path, head: RingHeader, areas: bytes) -> FrameRing:
     new.unlink(missing_ok=True)
     file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.posix_fallocate(file, 0, head.file_bytes)  # a full disk is an error here, instead of a SIGBUS amid a picture
+        allocate(file, head.file_bytes)  # a full disk is an error here, instead of a SIGBUS amid a picture
         os.pwrite(file, head.pack(), 0)
         os.pwrite(file, areas, AREAS_AT)
-        memory = mmap.mmap(file, head.file_bytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        memory = mmap.mmap(file, head.file_bytes, flags=mmap.MAP_SHARED | POPULATE)
         ring = FrameRing(path, head, file, memory)
         os.rename(new, path)
     except BaseException:

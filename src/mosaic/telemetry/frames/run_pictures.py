@@ -61,8 +61,9 @@ class RunPictures:
 
     def _follow(self) -> None:
         folder = self._chosen()
-        if self._source is not None and not folder.is_dir():
-            wait_for_source(self._run_folder, self._source)
+        awaited = self._source or EVALUATION  # which may be over before a viewer and its writer have found each other
+        if not source_folder(self._run_folder, awaited).is_dir():
+            wait_for_source(self._run_folder, awaited)
         if folder == self._folder or folder == self._run_folder:  # the last source remains open after the end
             return
         self._pictures.close()

@@ -6,6 +6,7 @@ A source is a folder in the run's folder, which exists while it can be watched. 
 from __future__ import annotations
 
 import re
+import secrets
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -65,7 +66,10 @@ def _waiting(folder: Path) -> Path:
 def withdraw_source(folder: Path) -> None:
     """Remove a source from the list, with its ring; idempotent."""
     remove_ring(folder)
-    shutil.rmtree(folder, ignore_errors=True)  # a viewer may leave its request at the same moment
+    gone = folder.with_name(f".gone-{secrets.token_hex(4)}")
+    with suppress(FileNotFoundError, NotADirectoryError):
+        folder.rename(gone)  # at once: a viewer may leave its request while the files in it are removed
+        shutil.rmtree(gone)
 
 
 def remove_rings(run_folder: Path) -> None:

@@ -1,25 +1,26 @@
-"""Sinks that mirror a run's metrics: TensorBoard, CSV and plug-ins, off unless the config names them.
+"""Sinks that mirror a run's metrics: CSV, TensorBoard, tracking services, plug-ins; off unless the config names them.
 
 A mirror reads the stored events, so it can neither slow a worker down nor contain more than they do. It starts with
-everything visible; when a resumed run goes back, and in every new session, it starts again: its content is always
-`visible(events)`.
+everything visible; when a resumed run goes back, and in every new session, it starts again: the content of a file is
+always `visible(events)`, and a tracking service, which takes nothing back, is sent what it does not have yet.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Event
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from mosaic.core.plugins import load_plugin
-from mosaic.telemetry.events.event import MetricEvent
+from mosaic.telemetry.events.event import MetricEvent, leaves
 from mosaic.telemetry.events.reader import follow, is_hidden, read_events, resume_points
 
 
 class Sink(Protocol):
-    """External destination of events. Opening it removes what an earlier session wrote for this run."""
+    """External destination of events. Opening it removes what an earlier session wrote for this run, or finds it."""
 
     def write(self, event: MetricEvent, /) -> None: ...
 
@@ -59,3 +60,12 @@ def sink_factory(name: str) -> Factory:
     """Import the sink's package and return the factory of that name."""
     factory: Factory = load_plugin("mosaic.sinks", name)
     return factory
+
+
+def finite_numbers(event: MetricEvent) -> dict[str, float]:
+    """Return the numbers of an event's content that every destination can store."""
+    return {name: float(value) for name, value in leaves(event) if _is_finite(value)}
+
+
+def _is_finite(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and -math.inf < value < math.inf and abs(value) < 1e300

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import TypeGuard
 
 from tensorboardX.event_file_writer import EventsWriter  # type: ignore[import-untyped]
 from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]
 from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
 
-from mosaic.telemetry.events.event import MetricEvent, is_number, leaves
+from mosaic.telemetry.events.event import MetricEvent, is_number
+from mosaic.telemetry.sinks.base import finite_numbers
 
 
 class TensorBoardSink:
@@ -25,7 +24,7 @@ class TensorBoardSink:
 
     def write(self, event: MetricEvent, /) -> None:
         step = event.get("env_steps")
-        scalars = {name: float(value) for name, value in leaves(event) if _is_scalar(value)}
+        scalars = finite_numbers(event)
         if not is_number(step) or not scalars:
             return
         summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()])
@@ -34,7 +33,3 @@ class TensorBoardSink:
 
     def close(self) -> None:
         self._writer.close()
-
-
-def _is_scalar(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and -math.inf < value < math.inf and abs(value) < 1e300

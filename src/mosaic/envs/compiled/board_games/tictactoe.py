@@ -1,5 +1,7 @@
 """Tic-tac-toe as arrays over all boards of three marks in nine cells."""
 
+# compiled code uses this file
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -9,7 +9,20 @@ import numpy as np
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.numba_cache import cfunc, njit
 from mosaic.envs.compiled.board_games.tictactoe import CELLS, LINES, IllegalMoves
-from mosaic.envs.compiled.vector import BEGIN, CFUNC, STEP, Bytes, CompiledKernel, Floats, Ints, Load, Rows, Words
+from mosaic.envs.compiled.vector import (
+    BEGIN,
+    CFUNC,
+    STEP,
+    Bytes,
+    CompiledKernel,
+    Floats,
+    Ints,
+    Load,
+    Rows,
+    SearchRules,
+    Symmetry,
+    Words,
+)
 from mosaic.envs.env import Env
 from mosaic.envs.vector.encoding import ActionHead
 
@@ -45,7 +58,20 @@ def _kernel(config: EnvironmentConfig, illegal: IllegalMoves, load: Load) -> Com
         heads=(ActionHead("categorical", (CELLS,)),) * 2,
         masked=illegal == "masked",
         load=load,
+        search=SearchRules(_read, _symmetries()),
     )
+
+
+def _read(row: Rows, mover: int, state: Floats, ints: Ints) -> None:
+    weights = 1 << np.arange(CELLS)
+    ints[_MINE], ints[_THEIRS], ints[_MOVER] = row[::2] @ weights, row[1::2] @ weights, mover
+
+
+def _symmetries() -> tuple[Symmetry, ...]:
+    """Return the rotations and reflections of the board, except for the identity."""
+    board = np.arange(CELLS).reshape(3, 3)
+    turned = [np.rot90(each, turns).ravel() for each in (board, board.T) for turns in range(4)]
+    return tuple(Symmetry(np.stack((2 * cells, 2 * cells + 1), axis=1).ravel(), cells) for cells in turned[1:])
 
 
 def _load_classic(env: Env, state: Floats, ints: Ints) -> None:

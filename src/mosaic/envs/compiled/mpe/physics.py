@@ -19,7 +19,7 @@ from mosaic.envs.compiled.vector import Bytes, Floats, Ints, Rows, Words
 AGENTS, LANDMARKS, MAX_CYCLES, LOCAL_RATIO, COLLIDERS, ADVERSARIES, NEAR_AGENTS, NEAR_LANDMARKS, ENTITIES = range(9)
 CYCLES = 0  # in `ints`
 MOVES = 5  # stay, left, right, down, up
-_DT, _DAMPING, _CONTACT_FORCE, _CONTACT_MARGIN = 0.1, 0.25, 1e2, 1e-3
+DT, DAMPING, CONTACT_FORCE, CONTACT_MARGIN = 0.1, 0.25, 1e2, 1e-3
 # Contact acts at any distance; beyond this many margins a velocity changes by less than the smallest float32.
 _REACH = 110.0
 
@@ -84,10 +84,10 @@ def move_particles(facts: Floats, state: Floats, env: int, act: Rows, force: Flo
     limits = accel + agents
     for a in range(agents):
         x, y = 2 * a, 2 * a + 1
-        state[env, x] += state[env, speeds + x] * _DT  # with the velocity from before the push
-        state[env, y] += state[env, speeds + y] * _DT
-        vx = state[env, speeds + x] * (1 - _DAMPING) + force[x] * _DT
-        vy = state[env, speeds + y] * (1 - _DAMPING) + force[y] * _DT
+        state[env, x] += state[env, speeds + x] * DT  # with the velocity from before the push
+        state[env, y] += state[env, speeds + y] * DT
+        vx = state[env, speeds + x] * (1 - DAMPING) + force[x] * DT
+        vy = state[env, speeds + y] * (1 - DAMPING) + force[y] * DT
         speed = np.sqrt(vx * vx + vy * vy)
         if speed > facts[limits + a]:
             vx, vy = vx / speed * facts[limits + a], vy / speed * facts[limits + a]
@@ -102,17 +102,17 @@ def _collide(facts: Floats, state: Floats, env: int, force: Floats) -> None:
             dx, dy = state[env, 2 * a] - state[env, 2 * b], state[env, 2 * a + 1] - state[env, 2 * b + 1]
             squared = dx * dx + dy * dy
             touching = facts[ENTITIES + a] + facts[ENTITIES + b]
-            reach = touching + _REACH * _CONTACT_MARGIN
+            reach = touching + _REACH * CONTACT_MARGIN
             if squared > reach * reach:
                 continue
             distance = np.sqrt(squared)
-            depth = -(distance - touching) / _CONTACT_MARGIN
+            depth = -(distance - touching) / CONTACT_MARGIN
             if depth < 0:
-                softened = np.log1p(np.exp(depth)) * _CONTACT_MARGIN
+                softened = np.log1p(np.exp(depth)) * CONTACT_MARGIN
             else:
-                softened = (depth + np.log1p(np.exp(-depth))) * _CONTACT_MARGIN
-            fx = _CONTACT_FORCE * dx / distance * softened
-            fy = _CONTACT_FORCE * dy / distance * softened
+                softened = (depth + np.log1p(np.exp(-depth))) * CONTACT_MARGIN
+            fx = CONTACT_FORCE * dx / distance * softened
+            fy = CONTACT_FORCE * dy / distance * softened
             force[2 * a] += fx
             force[2 * a + 1] += fy
             if b < agents:  # landmarks do not move

@@ -1,0 +1,1 @@
+"""Compiled envs as tensors on a device: rules as functions of tensors, for learners on a GPU."""

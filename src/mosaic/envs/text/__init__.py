@@ -1,0 +1,1 @@
+"""Text views of observations."""

@@ -1,0 +1,95 @@
+"""Sinks of tracking services, where a resumed run continues the same remote run.
+
+A service takes nothing back. The last event that it has is kept in the run's folder, and the next session sends what
+follows: after a resume, steps that are trained again appear a second time.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Protocol
+
+from mosaic.core.files import replace_file
+from mosaic.telemetry.events.event import AXES, MetricEvent, is_number
+from mosaic.telemetry.sinks.base import finite_numbers
+
+PROJECT = "mosaic"  # where the service's own environment variable names none
+_SAVE_EVERY_S = 1.0
+_COUNTERS = tuple(axis for axis in AXES if axis not in ("seq", "timestamp"))
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """What a service is told about a run when it is opened."""
+
+    run_id: str
+    name: str
+    tags: tuple[str, ...]
+    config: dict[str, object]
+    folder: Path
+
+    @classmethod
+    def read(cls, folder: Path) -> TrackedRun:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        run_id = folder.name
+        return cls(run_id, config.get("name") or run_id, tuple(config.get("tags", ())), config, folder)
+
+    def flat_config(self) -> dict[str, str]:
+        """Return the configuration as one text per setting, by its path."""
+        return dict(_flatten(self.config))
+
+
+class Tracker(Protocol):
+    """Connection to a tracking service, for one run."""
+
+    def log(self, numbers: dict[str, float], event: MetricEvent, /) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+class TrackingSink:
+    """Sink that sends each event once, in this session or an earlier one."""
+
+    def __init__(self, name: str, run_folder: Path, tracker: Tracker) -> None:
+        self._tracker = tracker
+        self._path = run_folder / f"{name}.sink.json"
+        self._sent = _read_sent(self._path)
+        self._saved_at = monotonic()
+
+    def write(self, event: MetricEvent, /) -> None:
+        if event["seq"] <= self._sent:
+            return
+        numbers = finite_numbers(event)
+        if numbers:
+            counters = {name: float(value) for name in _COUNTERS if is_number(value := event.get(name))}
+            self._tracker.log({**counters, **numbers}, event)
+        self._sent = event["seq"]
+        if monotonic() - self._saved_at > _SAVE_EVERY_S:
+            self._save()
+
+    def close(self) -> None:
+        try:
+            self._save()
+        finally:
+            self._tracker.finish()
+
+    def _save(self) -> None:
+        text = json.dumps({"sent": self._sent}) + "\n"
+        replace_file(self._path, lambda path: path.write_text(text), self._path.with_suffix(".new"))
+        self._saved_at = monotonic()
+
+
+def _read_sent(path: Path) -> int:
+    try:
+        return int(json.loads(path.read_text())["sent"])
+    except FileNotFoundError:
+        return 0
+
+
+def _flatten(value: object, path: str = "") -> list[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        return [pair for key, inner in value.items() for pair in _flatten(inner, f"{path}.{key}" if path else str(key))]
+    return [(path, value if isinstance(value, str) else json.dumps(value))]
