@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +18,7 @@ from mosaic.core.ids import AgentID, EnvID, Json, JsonObject, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.objects import Environment, is_described, stored_environment
+from mosaic.evaluation.reports import ReportedNumber, merged, summarise
 from mosaic.evaluation.results import EpisodeResult, csv_table
 from mosaic.evaluation.run_games import check_counts, distinct_seeds, most_steps, play_games
 from mosaic.evaluation.statistics import Estimate, estimate_mean, finite_mean
@@ -41,6 +42,7 @@ class ReturnSummary:
     wins: int | None  # None where the env has no winner
     draws: int | None
     losses: int | None
+    reports: Mapping[str, ReportedNumber] = field(default_factory=dict)  # of policies that report on their decisions
 
     def to_json(self) -> JsonObject:
         return {
@@ -52,6 +54,7 @@ class ReturnSummary:
             "wins": self.wins,
             "draws": self.draws,
             "losses": self.losses,
+            "reports": {name: number.to_json() for name, number in self.reports.items()},
         }
 
 
@@ -83,16 +86,18 @@ def _summary(results: Sequence[EpisodeResult], chosen: Sequence[set[AgentID]]) -
     pairs = [(result, agent) for result, agents in lived for agent in result.returns if agent in agents]
     counts = Counter(result.outcomes[agent] for result, agent in pairs if result.outcomes is not None)
     competitive = any(result.outcomes is not None for result in results)
+    distinct = len({result.distinct for result, _ in lived})
     return ReturnSummary(
         policy=" | ".join(dict.fromkeys(result.policies[agent] for result, agent in pairs)),
         agents=tuple(dict.fromkeys(agent for _, agent in pairs)),
         episodes=len(lived),
-        returns=estimate_mean(
-            [_mean_return(result, agents) for result, agents in lived], len({result.distinct for result, _ in lived})
-        ),
+        returns=estimate_mean([_mean_return(result, agents) for result, agents in lived], distinct),
         wins=counts["win"] if competitive else None,
         draws=counts["draw"] if competitive else None,
         losses=counts["loss"] if competitive else None,
+        reports=summarise(
+            [merged(result.reports.get(agent, {}) for agent in agents) for result, agents in lived], distinct
+        ),
     )
 
 
@@ -200,8 +205,8 @@ def evaluate(
     `on_episode` is called with each result as it arrives, in any order. `camera` films the first episodes.
 
     Options: `max_steps` (10,000) cuts episodes that never end, `time_limit_s` (60) is how long a policy may take for an
-    action, None for any time. `record_dir` (None) keeps every episode for replay. `screen` (None) shows episodes live,
-    one at a time, as often as it asks for frames.
+    action, None for any time. `record_dir` (None) keeps every episode for replay, `recorder` (None) in a
+    demonstration. `screen` (None) shows episodes live, one at a time, as often as it asks for frames.
     """
     check_keywords(evaluate, options, PlayOptions)
     num_env_runners = env_runners_asked(num_env_runners, options)
@@ -219,7 +224,9 @@ def evaluate(
         spec = made.spec
         notes = _check(mapping, spec)
         limit_s, record_dir = options.get("time_limit_s", DEFAULT_TIME_LIMIT_S), options.get("record_dir")
-        plan = EvaluationPlan(spec.facts.config, (mapping,), seed, max_steps, limit_s, record_dir)
+        recorder = options.get("recorder")
+        sink = None if recorder is None else stack.enter_context(recorder(spec))
+        plan = EvaluationPlan(spec.facts.config, (mapping,), seed, max_steps, limit_s, record_dir, sink)
         games = [GameTask(index, child) for index, child in enumerate(distinct_seeds(episodes, seed, "episode"))]
         results: list[EpisodeResult] = []
         with closing(play_games(plan, games, num_env_runners, made, camera, options.get("screen"))) as arriving:

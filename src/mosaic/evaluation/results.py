@@ -13,6 +13,7 @@ from mosaic.core.episode import Episode, Outcome, outcomes
 from mosaic.core.ids import AgentID, JsonObject, PolicyID
 from mosaic.core.turn import digest_value
 from mosaic.envs.env import EnvFacts
+from mosaic.evaluation.reports import Tallies, tallies_by_agent, tallies_to_json
 
 
 class GameDigest(NamedTuple):
@@ -40,6 +41,7 @@ class EpisodeResult:
     cut: bool  # stopped at max_steps
     game: GameDigest
     span_s: tuple[float, float] = field(compare=False)  # start and end on the machine's monotonic clock
+    reports: Mapping[AgentID, Tallies] = field(default_factory=dict, compare=False)  # seconds differ every time
 
     @property
     def distinct(self) -> tuple[GameDigest, tuple[float, ...]]:
@@ -68,6 +70,7 @@ class EpisodeResult:
             "policies": dict(self.policies),
             "winner": self.winner,
             "cut": self.cut,
+            "reports": {agent: tallies_to_json(tallies) for agent, tallies in self.reports.items()},
         }
 
 
@@ -103,6 +106,7 @@ def sum_up(
         cut=episode.cut,
         game=GameDigest(episode.first_digest, digest_value(episode.actions), episode.env_steps),
         span_s=span_s,
+        reports=tallies_by_agent(episode),
     )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, NamedTuple
 
 from mosaic.core.episode import Outcome
 from mosaic.core.ids import JsonObject, PolicyID
+from mosaic.evaluation.reports import Tallies, tallies_from_json, tallies_to_json
 from mosaic.evaluation.results import GameDigest
 from mosaic.evaluation.run_games import distinct_seeds
 
+MALFORMED = (KeyError, TypeError, ValueError, OverflowError, AttributeError)
 SCORES: dict[Outcome, float] = {"win": 1.0, "draw": 0.5, "loss": 0.0}
 
 
@@ -31,6 +33,7 @@ class MatchResult:
     length: int  # in env steps
     cut: bool
     game: GameDigest
+    reports: Mapping[PolicyID, Tallies] = field(default_factory=dict, compare=False)  # seconds differ every time
 
     def to_json(self) -> JsonObject:
         return {
@@ -40,17 +43,19 @@ class MatchResult:
             "length": self.length,
             "cut": self.cut,
             "game": list(self.game),
+            "reports": {policy: tallies_to_json(tallies) for policy, tallies in self.reports.items()},
         }
 
     @classmethod
     def from_json(cls, data: Any) -> MatchResult:
-        """Parse a result; raise KeyError, TypeError, ValueError or OverflowError for malformed data."""
+        """Parse a result; raise an error of `MALFORMED` for anything else."""
         score = float(data["score"])
         if score not in SCORES.values():
             raise ValueError(f"a score is 1, 0.5 or 0, not {score}")
         match = ScheduledMatch(str(data["first"]), str(data["second"]), int(data["number"]))
         game = GameDigest(*map(int, data["game"]))
-        return cls(match, int(data["seed"]), score, int(data["length"]), bool(data["cut"]), game)
+        reports = {str(policy): tallies_from_json(tallies) for policy, tallies in data.get("reports", {}).items()}
+        return cls(match, int(data["seed"]), score, int(data["length"]), bool(data["cut"]), game, reports)
 
 
 def schedule(policies: Sequence[PolicyID], games: int, seed: int) -> dict[ScheduledMatch, int]:

@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import NamedTuple, TypeAlias
 
 from mosaic.core.ids import EnvID, Json, JsonObject, PolicyID
+from mosaic.evaluation.reports import ReportedNumber, summarise
 from mosaic.evaluation.schedule import SCORES, MatchResult
 from mosaic.evaluation.statistics import Estimate, estimate_score
 
@@ -135,6 +136,11 @@ class Tournament:
         pairs = [results for pair, results in self._pairs() if policy in pair]
         return MatchTally.of([*firsts, *seconds], sum(map(_distinct, pairs)))
 
+    def reports(self, policy: PolicyID) -> dict[str, ReportedNumber]:
+        """Return the numbers that the policy reported about its decisions."""
+        played = [result.reports[policy] for result in self.results if policy in result.reports]
+        return summarise(played, self.policy(policy).distinct_games)
+
     def _pairs(self) -> list[tuple[tuple[PolicyID, PolicyID], list[MatchResult]]]:
         found: dict[tuple[PolicyID, PolicyID], list[MatchResult]] = {}
         for result in self.results:
@@ -157,7 +163,13 @@ class Tournament:
             "reproducible": self.reproducible,
             "notes": list(self.notes),
             "policies": [
-                {"policy": policy, "rating": rating.value, "rating_sd": rating.sd, **self.policy(policy).to_json()}
+                {
+                    "policy": policy,
+                    "rating": rating.value,
+                    "rating_sd": rating.sd,
+                    **self.policy(policy).to_json(),
+                    "reports": {name: number.to_json() for name, number in self.reports(policy).items()},
+                }
                 for policy, rating in self.ratings().items()
             ],
             "pairs": pairs,

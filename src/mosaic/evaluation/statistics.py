@@ -66,12 +66,35 @@ def estimate_mean(values: Sequence[float], distinct: int | None = None) -> Estim
     return Estimate(mean, min(max(low, least), mean), max(min(high, most), mean))  # rounding must not leave the range
 
 
-def estimate_score(wins: int, draws: int, losses: int, distinct: int | None = None) -> Estimate:
-    """Estimate the mean score of games (win 1, draw ½, loss 0) with Wilson's interval.
+def estimate_ratio(totals: Sequence[float], counts: Sequence[int], distinct: int | None = None) -> Estimate:
+    """Estimate the mean of values that come in groups, such as those of an episode, from each group's sum and number.
 
-    Unlike mean ± deviation it never leaves [0, 1] and has a width after ten wins in a row. Draws make scores vary less
-    than the win-or-lose games that Wilson assumes, never more, so with draws the interval is conservative (a little
-    wide).
+    Values of one group are not independent: whole groups are resampled. `distinct` is as for `estimate_mean`.
+    """
+    groups = sorted((total, count) for total, count in zip(totals, counts, strict=True) if count)
+    if not groups or not all(math.isfinite(total) for total, _ in groups):
+        return NOTHING
+    sums, sizes = np.array([total for total, _ in groups]), np.array([count for _, count in groups], np.float64)
+    mean = float(sums.sum() / sizes.sum())
+    size = len(groups) if distinct is None else min(distinct, len(groups))
+    if size < 2:
+        return Estimate(mean, None, None)
+    if size > _MOST_RESAMPLED:
+        reach = _Z * float(np.std(sums - mean * sizes)) / float(sizes.mean()) / math.sqrt(size)
+        low, high = mean - reach, mean + reach
+    else:
+        means = [sums[at].sum(axis=-1) / sizes[at].sum(axis=-1) for at in resampled_places(len(groups), size)]
+        low, high = map(float, bounds(np.concatenate(means), size))
+    each = sums / sizes
+    return Estimate(mean, min(max(low, float(each.min())), mean), max(min(high, float(each.max())), mean))
+
+
+def estimate_score(wins: int, draws: int, losses: int, distinct: int | None = None) -> Estimate:
+    """Estimate the mean score of games (win 1, draw ½, loss 0) with Wilson's interval, narrowed by draws.
+
+    Unlike mean ± deviation it never leaves [0, 1] and has a width after ten wins in a row. Where a share d of the games
+    is drawn, scores with mean μ have the variance μ(1 − μ) − d/4; d is the low end of its own interval, so that the
+    result stays conservative. Without draws this is Wilson's interval of win-or-lose games.
 
     `distinct` is the number of different games among them, as for `estimate_mean`.
     """
@@ -79,17 +102,27 @@ def estimate_score(wins: int, draws: int, losses: int, distinct: int | None = No
     if not played:
         return NOTHING
     n = played if distinct is None else min(distinct, played)
-    score = (wins + draws / 2) / played
-    centre = score + _Z * _Z / (2 * n)
-    reach = _Z * math.sqrt(score * (1 - score) / n + (_Z / (2 * n)) ** 2)
-    shrink = 1 + _Z * _Z / n
-    low, high = (centre - reach) / shrink, (centre + reach) / shrink
+    drawn = _wilson(draws / played, n).low or 0.0
+    return _wilson((wins + draws / 2) / played, n, drawn)
+
+
+def estimate_share(successes: int, trials: int, independent: float = 1.0) -> Estimate:
+    """Estimate a share with Wilson's interval; `independent` is the part of the trials that are not repetitions."""
+    return _wilson(successes / trials, trials * independent) if trials else NOTHING
+
+
+def _wilson(score: float, n: float, drawn: float = 0.0) -> Estimate:
+    """Return the score and both means μ with n (score − μ)² = z² (μ (1 − μ) − drawn / 4)."""
+    zz = _Z * _Z
+    centre = score + zz / (2 * n)
+    reach = math.sqrt(max(0.0, centre * centre - (1 + zz / n) * (score * score + zz * drawn / (4 * n))))
+    low, high = (centre - reach) / (1 + zz / n), (centre + reach) / (1 + zz / n)
     return Estimate(score, max(0.0, min(low, score)), min(1.0, max(high, score)))
 
 
 def estimate_iqm(scores: Sequence[float]) -> Estimate:
     """Estimate the interquartile mean of the scores of independent runs, one per seed."""
-    return _estimate(lambda sample: interquartile_mean(sample[0]), [scores])
+    return estimate_stratified(lambda sample: interquartile_mean(sample[0]), [scores])
 
 
 def estimate_difference(first: Sequence[float], second: Sequence[float]) -> Estimate:
@@ -98,12 +131,14 @@ def estimate_difference(first: Sequence[float], second: Sequence[float]) -> Esti
     The bootstrap is stratified: each group is resampled on its own (Agarwal et al., Deep Reinforcement Learning at
     the Edge of the Statistical Precipice, 2021).
     """
-    return _estimate(lambda sample: interquartile_mean(sample[0]) - interquartile_mean(sample[1]), [first, second])
+    return estimate_stratified(
+        lambda sample: interquartile_mean(sample[0]) - interquartile_mean(sample[1]), [first, second]
+    )
 
 
 def estimate_improvement(first: Sequence[float], second: Sequence[float]) -> Estimate:
     """Estimate the probability that a run of the first group scores higher than one of the second; ties count ½."""
-    return _estimate(_improvement, [first, second])
+    return estimate_stratified(improvement, [first, second])
 
 
 def interquartile_mean(values: Floats) -> Floats:
@@ -114,13 +149,22 @@ def interquartile_mean(values: Floats) -> Floats:
     return mean
 
 
-def _improvement(sample: Sequence[Floats]) -> Floats:
+def improvement(sample: Sequence[Floats]) -> Floats:
+    """Return the share of pairs, one of each of two samples, in which the first is higher; ties count ½."""
     first, second = sample[0][..., :, None], sample[1][..., None, :]
     better: Floats = ((first > second) + 0.5 * (first == second)).mean(axis=(-2, -1))
     return better
 
 
-def _estimate(statistic: Callable[[Sequence[Floats]], Floats], strata: Sequence[Sequence[float]]) -> Estimate:
+def estimate_stratified(
+    statistic: Callable[[Sequence[Floats]], Floats],
+    strata: Sequence[Sequence[float] | Floats],
+    freedom: int | None = None,
+) -> Estimate:
+    """Estimate a statistic of several samples, each of which is resampled on its own.
+
+    `freedom` is the degrees of freedom of a statistic that averages over samples; else those of the smallest count.
+    """
     arrays = [np.sort(np.asarray(stratum, np.float64)) for stratum in strata]
     if not all(len(array) and np.isfinite(array).all() for array in arrays):
         return NOTHING
@@ -128,7 +172,11 @@ def _estimate(statistic: Callable[[Sequence[Floats]], Floats], strata: Sequence[
     size = min(map(len, arrays))
     if size < 2:
         return Estimate(found, None, None)
-    draws = [resampled_places(len(array), len(array), seed) for seed, array in enumerate(arrays)]
-    drawn = [np.concatenate([array[places] for places in draw]) for array, draw in zip(arrays, draws, strict=True)]
-    low, high = bounds(statistic(drawn), size)
+    low, high = bounds(statistic(resample(arrays)), size, freedom)
     return Estimate(found, min(float(low), found), max(float(high), found))
+
+
+def resample(strata: Sequence[Floats]) -> list[Floats]:
+    """Return a bootstrap's samples of each stratum, one per row."""
+    draws = [resampled_places(len(array), len(array), seed) for seed, array in enumerate(strata)]
+    return [np.concatenate([array[places] for places in draw]) for array, draw in zip(strata, draws, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from itertools import permutations
 from pathlib import Path
 from typing import IO, Unpack
@@ -17,7 +17,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.run_games import check_counts, most_steps, play_games
-from mosaic.evaluation.schedule import SCORES, MatchResult, ScheduledMatch, schedule
+from mosaic.evaluation.schedule import MALFORMED, SCORES, MatchResult, ScheduledMatch, schedule
 from mosaic.evaluation.standings import Tournament
 from mosaic.evaluation.worker import EvaluationPlan, GameTask, PlayOptions, env_runners_asked
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
@@ -101,7 +101,7 @@ def _read(
             break  # incomplete: its game is played again
         try:
             result = MatchResult.from_json(values)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except MALFORMED as error:
             raise FormatError(f"Line {number} of '{path}' is damaged: {error!r}.") from error
         if seeds.get(result.match) != result.seed or result.match in finished:
             raise FormatError(f"Line {number} of '{path}' repeats a game or names one that is not played here.")
@@ -138,8 +138,9 @@ def tournament(
     `on_game` is called once per game, first for those already in the store.
 
     Options: `max_steps` (10,000) cuts games that never end, `time_limit_s` (60) is how long a policy may take for an
-    action, None for any time. `record_dir` (None) keeps every game that is played, named by its index in the schedule.
-    `screen` (None) shows games live, one at a time, as often as it asks for frames.
+    action, None for any time. `record_dir` (None) keeps every game that is played, named by its index in the schedule,
+    `recorder` (None) in a demonstration. `screen` (None) shows games live, one at a time, as often as it asks for
+    frames.
     """
     check_keywords(tournament, options, PlayOptions)
     num_env_runners = env_runners_asked(num_env_runners, options)
@@ -147,14 +148,17 @@ def tournament(
     check_counts(games=games, num_env_runners=num_env_runners, max_steps=max_steps)
     _check_policies(policies)
     add_code_of(PolicyMapping(tuple(("*", policy) for policy in policies)))
-    with closing(make_env(env)) as made:
+    with ExitStack() as stack:
+        made = stack.enter_context(closing(make_env(env)))
         spec = made.spec
         _check_env(spec)
         reproducible = [spec.facts.reproducible, *map(is_reproducible, policies)]
         notes = [note for policy in policies for note in policy_notes(policy, spec)]
         mappings = {pair: _agent_mapping(spec, *pair) for pair in permutations(policies, 2)}
         limit_s, record_dir = options.get("time_limit_s", DEFAULT_TIME_LIMIT_S), options.get("record_dir")
-        plan = EvaluationPlan(spec.facts.config, tuple(mappings.values()), seed, max_steps, limit_s, record_dir)
+        recorder = options.get("recorder")
+        sink = None if recorder is None else stack.enter_context(recorder(spec))
+        plan = EvaluationPlan(spec.facts.config, tuple(mappings.values()), seed, max_steps, limit_s, record_dir, sink)
         environment = plan.environment.model_dump(mode="json", exclude={"num_envs"})
         conditions: JsonObject = {
             "environment": environment,
@@ -202,7 +206,8 @@ def _agent_mapping(spec: EnvSpec, first: PolicyID, second: PolicyID) -> PolicyMa
 def _match_result(match: ScheduledMatch, episode: EpisodeResult, spec: EnvSpec) -> MatchResult:
     assert episode.outcomes is not None  # the env is competitive
     score = SCORES[episode.outcomes[spec.possible_agents[0]]]
-    return MatchResult(match, episode.seed, score, episode.length, episode.cut, episode.game)
+    reports = {policy: episode.reports[agent] for agent, policy in episode.policies.items() if agent in episode.reports}
+    return MatchResult(match, episode.seed, score, episode.length, episode.cut, episode.game, reports)
 
 
 def _check_policies(policies: Sequence[PolicyID]) -> None:

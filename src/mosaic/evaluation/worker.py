@@ -15,8 +15,9 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
 from mosaic.evaluation.results import EpisodeResult, sum_up
 from mosaic.policies.mapping import AgentMapping
-from mosaic.runners.local import LocalEnvRunner
+from mosaic.runners.local import ControllerError, LocalEnvRunner
 from mosaic.runners.record import save_episode
+from mosaic.runners.trajectories import Recorder, TrajectoryRecorder, TrajectorySink
 
 if TYPE_CHECKING:
     from mosaic.runners.screen import Screen
@@ -29,6 +30,7 @@ class PlayOptions(TypedDict, total=False):
     max_steps: int | None
     time_limit_s: float | None
     record_dir: Path | None
+    recorder: Recorder | None
     screen: Screen | None
     num_workers: int  # earlier name of num_env_runners
 
@@ -54,6 +56,7 @@ class EvaluationPlan:
     max_steps: int
     time_limit_s: float | None
     record_dir: Path | None = None
+    sink: TrajectorySink | None = None  # of demonstrations
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +78,41 @@ class GameRunner:
         self._runner: LocalEnvRunner | None = None
 
     def play(self, game: GameTask, camera: FilmCamera | None = None) -> EpisodeResult:
-        plan, runner = self._plan, self._runner_of(game.mapping)
+        runner = self._runner_of(game.mapping)
         began = monotonic()
-        with exits_refused(self._env.spec.env_id):
-            episode = self._episode(game, runner, camera)
+        try:
+            with exits_refused(self._env.spec.env_id):
+                episode = self._episode(game, runner, camera)
+        except ControllerError:  # what led to it is worth a look
+            self._save(game, runner.record)
+            raise
         span_s = began, monotonic()
-        if plan.record_dir is not None:
-            save_episode(plan.record_dir / f"{game.index:06d}.json", episode)
+        self._save(game, episode)
         everybody = dict.fromkeys([*episode.policies, *episode.returns])  # including agents that appeared later
         policies = {agent: runner.controllers.policy_of(agent) for agent in everybody}
         return sum_up(game.index, episode, policies, self._env.spec.facts, span_s)
 
+    def _save(self, game: GameTask, episode: Episode) -> None:
+        if self._plan.record_dir is not None:
+            save_episode(self._plan.record_dir / f"{game.index:06d}.json", episode)
+
     def _episode(self, game: GameTask, runner: LocalEnvRunner, camera: FilmCamera | None) -> Episode:
-        max_steps, digests = self._plan.max_steps, self._plan.record_dir is not None
-        if camera is None:
-            return runner.run(game.seed, episode=game.index, max_steps=max_steps, digests=digests)
-        turns = runner.turns(game.seed, episode=game.index, max_steps=max_steps, digests=digests)
+        plan = self._plan
+        digests = plan.record_dir is not None or plan.sink is not None
+        if camera is None and plan.sink is None:
+            return runner.run(game.seed, episode=game.index, max_steps=plan.max_steps, digests=digests)
+        recorder = None if plan.sink is None else TrajectoryRecorder(self._env)
+        turns = runner.turns(game.seed, episode=game.index, max_steps=plan.max_steps, digests=digests)
         for step, turn in enumerate(turns):
-            policies = {agent: runner.controllers.policy_of(agent) for agent in turn.rewards}
-            camera.shoot(self._env, step, turn, policies, game.index)
-        camera.cut()
+            if recorder is not None:
+                recorder.note(turn, runner.record)
+            if camera is not None:
+                policies = {agent: runner.controllers.policy_of(agent) for agent in turn.rewards}
+                camera.shoot(self._env, step, turn, policies, game.index)
+        if camera is not None:
+            camera.cut()
+        if plan.sink is not None and recorder is not None:
+            plan.sink.add(game.index, runner.record, recorder.trajectories())
         return runner.record
 
     def close(self) -> None:

@@ -89,6 +89,11 @@ class AgentRoles:
         return {agent: (policy,) for agent, policy in self.played.items()}
 
     @property
+    def people(self) -> tuple[AgentID, ...]:
+        """Agents that people play, through programs that own the env."""
+        return tuple(agent for agent, policy in self.played.items() if split_reference(policy)[0] == "human")
+
+    @property
     def unbound(self) -> tuple[AgentID, ...]:
         """Agents of the plan that the learner may play."""
         return tuple(agent for agent in self.learners if agent not in self.ages)
@@ -173,9 +178,13 @@ def _check_policies(agent: AgentID, policies: Sequence[PolicyID], config: RunCon
     """Raise InputError for policies that an agent cannot have while training."""
     for policy in policies:
         if split_reference(policy)[0] == "human":
+            if config.environment.family == "external" and len(policies) == 1:
+                continue  # the program reports what the person does
             raise InputError(
                 f"A person cannot play {agent} while a policy trains: training plays thousands of steps in a second. "
-                "Train without it, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest"
+                "Train without it, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest. To learn "
+                "from what people do, type --algo dagger --set training.params.expert=human --demo NAME; or let a "
+                "program own the env and report it with log_action: mosaic train external:PORT"
             )
         if _is_fixed(policy):
             parse_policy(policy)  # rejects unknown options

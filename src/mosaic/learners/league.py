@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -260,13 +259,3 @@ def performance_rating(
         if abs(step) < 1e-6:
             break
     return rating
-
-
-def to_array(generator: np.random.Generator) -> NDArray[np.uint8]:
-    """Return the state of a random generator as an array, for checkpoints."""
-    return np.frombuffer(json.dumps(generator.bit_generator.state).encode(), np.uint8)
-
-
-def load_generator(generator: np.random.Generator, kept: NDArray[np.uint8]) -> None:
-    """Restore a state that `to_array` returned."""
-    generator.bit_generator.state = json.loads(kept.tobytes())

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.core.reference import split_reference
+from mosaic.core.reference import split_reference, without_search
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import action_code
 from mosaic.learners.agent_roles import AgentRoles, snapshot_age
@@ -128,7 +128,7 @@ def check_players(references: Iterable[PolicyID], spec: EnvSpec) -> None:
     depends on the agents it plays: see `check_played`.
     """
     for reference in dict.fromkeys(references):
-        kind = split_reference(reference)[0]
+        kind = split_reference(without_search(reference))[0]
         if kind != "run":
             load_policy(reference, spec, () if kind == "checkpoint" else None).close()
 

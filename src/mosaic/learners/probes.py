@@ -6,8 +6,9 @@ Every probe trains briefly with the ordinary learner and then checks the network
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from math import erf, sqrt
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,14 +111,64 @@ PROBES: tuple[Probe, ...] = (
 )
 
 
+Ask: TypeAlias = Callable[[Assembled, ProbeAnswer], tuple[float, NDArray[np.float32]]]
+
+
+def _ask_policy(assembled: Assembled, answer: ProbeAnswer) -> tuple[float, NDArray[np.float32]]:
+    """Return the network's value of the observation and the probability of each action."""
+    architecture, weights = assembled.architectures[0], assembled.learner.weights(0)
+    model, obs = build_model(architecture), _row(assembled, answer)
+    mask = np.array([answer.legal], np.uint8) if answer.legal else np.zeros((0, architecture.head.width), np.uint8)
+    scratch = make_scratch(model, 1)
+    value, odds = np.zeros(1, np.float32), np.zeros((1, architecture.head.width), np.float32)
+    value_rows(weights, model, obs, np.zeros((1, 0), np.float32), scratch, value)
+    probabilities(weights, model, obs, mask, scratch, odds)
+    return float(value[0]), odds[0]
+
+
+def _ask_action_values(assembled: Assembled, answer: ProbeAnswer) -> tuple[float, NDArray[np.float32]]:
+    architecture, weights = assembled.architectures[0], assembled.learner.weights(0)
+    model = build_model(architecture)
+    outputs = policy_outputs(weights, model, _row(assembled, answer), make_scratch(model, 1))
+    worth = outputs[0, : architecture.head.width].copy()
+    worth[~np.array(answer.legal or [True] * len(worth))] = -np.inf
+    return float(worth.max()), (worth == worth.max()).astype(np.float32)
+
+
+def _ask_critics(assembled: Assembled, answer: ProbeAnswer) -> tuple[float, NDArray[np.float32]]:
+    """Return the critics' value of the policy's action, and the probabilities of numbers up to 0 and above."""
+    learner: object = assembled.learner
+    assert isinstance(learner, HasCritics)
+    value, mean, deviation = learner.judge(_row(assembled, answer)[0])
+    above = (1 + erf(mean / deviation / sqrt(2))) / 2 if deviation else float(mean > 0)
+    return value, np.array([1 - above, above], np.float32)
+
+
+def _row(assembled: Assembled, answer: ProbeAnswer) -> NDArray[np.float32]:
+    obs = np.zeros((1, assembled.architectures[0].observation), np.float32)
+    row_code(next(iter(assembled.spec.observation_spaces.values()))).write(answer.seen, obs[0])
+    return obs
+
+
+@runtime_checkable
+class HasCritics(Protocol):
+    """Learner of continuous actions."""
+
+    def judge(
+        self, obs: NDArray[np.float32]
+    ) -> tuple[float, float, float]: ...  # value of the policy's action; mean and deviation of its first number
+
+
 @dataclass(frozen=True, slots=True)
 class _Algorithm:
-    """Construction of an algorithm for probes, and its training length."""
+    """Construction of an algorithm for probes, its training length, and how to ask what it has learned."""
 
     assemble: Callable[[RunConfig, Mapping[str, Any]], Assembled]
     settings: Mapping[str, Any]
     env_steps: int
-    q_values: bool = False  # the policy's outputs are action values
+    ask: Ask = _ask_policy
+    engines: bool = False  # there are two
+    continuous: bool = False
 
 
 def _ppo(config: RunConfig, settings: Mapping[str, Any]) -> Assembled:
@@ -141,37 +192,69 @@ def _dqn(config: RunConfig, settings: Mapping[str, Any]) -> Assembled:
     return assemble_dqn(config, DqnOptions.model_validate(settings))
 
 
+def _sac(config: RunConfig, settings: Mapping[str, Any]) -> Assembled:
+    from mosaic.learners.actor_critic.build import assemble_actor_critic
+    from mosaic.learners.actor_critic.options import SacOptions
+
+    return assemble_actor_critic(config, SacOptions.model_validate(settings))
+
+
+def _td3(config: RunConfig, settings: Mapping[str, Any]) -> Assembled:
+    from mosaic.learners.actor_critic.build import assemble_actor_critic
+    from mosaic.learners.actor_critic.options import Td3Options
+
+    return assemble_actor_critic(config, Td3Options.model_validate(settings))
+
+
 _EVERY = {"gamma": GAMMA, "hidden": (32,)}
+_REPLAYED = {**_EVERY, "learning_rate": 5e-3, "buffer_size": 2_000, "batch_size": 64, "train_freq": 1}
+_CRITICS = {**_REPLAYED, "learning_starts": 400, "tau": 0.05}
 _ALGORITHMS: Mapping[str, _Algorithm] = {
-    "ppo": _Algorithm(_ppo, {**_EVERY, "learning_rate": 5e-3, "n_steps": 16, "batch_size": 64}, 6_000),
-    "a2c": _Algorithm(_a2c, {**_EVERY, "learning_rate": 1e-2, "n_steps": 4}, 12_000),
+    "ppo": _Algorithm(_ppo, {**_EVERY, "learning_rate": 5e-3, "n_steps": 16, "batch_size": 64}, 6_000, engines=True),
+    "a2c": _Algorithm(_a2c, {**_EVERY, "learning_rate": 1e-2, "n_steps": 4}, 12_000, engines=True),
     "dqn": _Algorithm(
         _dqn,
         {
-            **_EVERY,
-            "learning_rate": 5e-3,
-            "buffer_size": 2_000,
+            **_REPLAYED,
             "learning_starts": 64,
-            "batch_size": 64,
-            "train_freq": 1,
             "target_update_interval": 64,
             "exploration_fraction": 0.5,
             "exploration_final_eps": 0.02,
         },
         8_000,
-        q_values=True,
+        _ask_action_values,
     ),
+    "sac": _Algorithm(_sac, {**_CRITICS, "ent_coef": 0.01}, 8_000, _ask_critics, continuous=True),
+    "td3": _Algorithm(_td3, {**_CRITICS, "exploration_noise": 0.3}, 8_000, _ask_critics, continuous=True),
 }
 ALGORITHMS = tuple(_ALGORITHMS)
+_ALPHAZERO = (
+    "it learns games that tree search can play, and the probes are other envs. To see whether it learns, type: "
+    "mosaic train mosaic/tictactoe --algo alphazero --steps 200000"
+)
+_DISCRETE_ALONE = ("forbidden", "compiled_steps", "compiled_cut_off")  # masks; a compiled env with two actions
+
+
+def probes_of(algorithm: str) -> tuple[Probe, ...]:
+    """Return those that the algorithm can act in; raise InputError for one that cannot be probed."""
+    if algorithm == "alphazero":
+        raise InputError(f"alphazero cannot be probed: {_ALPHAZERO}. Algorithms that can: {', '.join(ALGORITHMS)}.")
+    if algorithm not in _ALGORITHMS:
+        raise unknown("algorithm to probe", algorithm, ALGORITHMS)
+    if not _ALGORITHMS[algorithm].continuous:
+        return PROBES
+    return tuple(
+        replace(probe, env=f"{_OWN}Continuous", options={"probe": probe.name})
+        for probe in PROBES
+        if probe.name not in _DISCRETE_ALONE
+    )
 
 
 def run_probes(
     algorithm: str = "ppo", *, engine: Literal["auto", "fused", "torch"] = "auto", seed: int = 0
 ) -> Iterator[ProbeResult]:
     """Yield outcomes as soon as each is known."""
-    if algorithm not in _ALGORITHMS:
-        raise unknown("algorithm to probe", algorithm, ALGORITHMS)
-    for probe in PROBES:
+    for probe in probes_of(algorithm):
         yield run_probe(probe, algorithm, engine=engine, seed=seed)
 
 
@@ -181,7 +264,7 @@ def run_probe(
     how = _ALGORITHMS[algorithm]
     settings = dict(how.settings)
     if engine != "auto":
-        if how.q_values:
+        if not how.engines:
             raise InputError(f"{algorithm} has one engine; leave --engine {engine} out.")
         settings["engine"] = engine
     config = RunConfig(
@@ -195,7 +278,7 @@ def run_probe(
     try:
         while assembled.learner.env_steps < how.env_steps:
             assembled.learner.iterate()
-        found = [_ask(assembled, answer, how.q_values) for answer in probe.answers]
+        found = [how.ask(assembled, answer) for answer in probe.answers]
     except Exception as error:
         error.add_note(f"This happened in the probe '{probe.name}', which tests: {probe.finds}.")
         raise
@@ -207,24 +290,6 @@ def run_probe(
         tuple(_described(answer, *view) for answer, view in pairs),
         all(_fits(answer, *view) for answer, view in pairs),
     )
-
-
-def _ask(assembled: Assembled, answer: ProbeAnswer, q_values: bool) -> tuple[float, NDArray[np.float32]]:
-    """Return the network's value of the observation and the probability of each action."""
-    architecture = assembled.architectures[0]
-    weights, model = assembled.learner.weights(0), build_model(architecture)
-    obs = np.zeros((1, architecture.observation), np.float32)
-    row_code(next(iter(assembled.spec.observation_spaces.values()))).write(answer.seen, obs[0])
-    mask = np.array([answer.legal], np.uint8) if answer.legal else np.zeros((0, architecture.head.width), np.uint8)
-    scratch = make_scratch(model, 1)
-    if q_values:
-        worth = policy_outputs(weights, model, obs, scratch)[0, : architecture.head.width].copy()
-        worth[~np.array(answer.legal or [True] * len(worth))] = -np.inf
-        return float(worth.max()), (worth == worth.max()).astype(np.float32)
-    value, odds = np.zeros(1, np.float32), np.zeros((1, architecture.head.width), np.float32)
-    value_rows(weights, model, obs, np.zeros((1, 0), np.float32), scratch, value)
-    probabilities(weights, model, obs, mask, scratch, odds)
-    return float(value[0]), odds[0]
 
 
 def _fits(answer: ProbeAnswer, value: float, odds: NDArray[np.float32]) -> bool:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import ResourcesConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.env import EnvSpec
+from mosaic.learners.actor_critic.options import ActorCriticOptions, SacOptions
 from mosaic.learners.agent_roles import AgentRoles
-from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.alphazero.options import AlphaZeroOptions
+from mosaic.learners.bc.options import BcOptions, DaggerOptions
+from mosaic.learners.dqn.options import CqlOptions, DqnOptions, QOptions
 from mosaic.learners.opponents import opponents_of
 from mosaic.learners.ppo.hardware import is_compiled
 from mosaic.learners.ppo.options import PpoOptions
 
-Given = TypeVar("Given", bound=PpoOptions | DqnOptions)
+NativeOptions: TypeAlias = PpoOptions | QOptions | ActorCriticOptions | BcOptions | DaggerOptions | AlphaZeroOptions
+Given = TypeVar("Given", bound=NativeOptions)
 
 
 def meet_resources(options: Given, config: RunConfig, roles: AgentRoles, spec: EnvSpec) -> Given:
@@ -66,13 +70,15 @@ def _number(resources: ResourcesConfig) -> int | None:
     return resources.env_runners if runtime == "parallel" else number
 
 
-def _met(options: PpoOptions | DqnOptions, name: str, number: int) -> int | None:
+def _met(options: NativeOptions, name: str, number: int) -> int | None:
     """Return the option's value for this many env runners; None where it already has it."""
-    if name == "threads" and isinstance(options, DqnOptions):
+    if isinstance(options, BcOptions | DaggerOptions | CqlOptions):
+        return None  # they have one env or none: more env runners are refused by their own checks
+    if name == "threads" and isinstance(options, DqnOptions | ActorCriticOptions):
         if number > 1:
             raise InputError(
-                f"DQN steps a compiled env in one thread, but --num-env-runners is {number}. Leave it out, or use PPO: "
-                "--algo ppo"
+                f"{_title(options)} steps a compiled env in one thread, but --num-env-runners is {number}. Leave it "
+                "out, or use PPO: --algo ppo"
             )
         return None
     said = getattr(options, name)
@@ -85,15 +91,22 @@ def _met(options: PpoOptions | DqnOptions, name: str, number: int) -> int | None
     return wanted
 
 
-def _device(options: PpoOptions | DqnOptions, gpus: float) -> str:
+def _title(options: NativeOptions) -> str:
+    if isinstance(options, AlphaZeroOptions):
+        return "AlphaZero"
+    return "DQN" if isinstance(options, QOptions) else "SAC" if isinstance(options, SacOptions) else "TD3"
+
+
+def _device(options: NativeOptions, gpus: float) -> str:
     if gpus != 1:
         raise InputError(
             f"The worker native learns on one GPU or none, and resources.num_gpus is {gpus:g}. "
             "Type: --set resources.num_gpus=1. RLlib can use several: --worker rllib"
         )
-    if isinstance(options, DqnOptions):
+    if isinstance(options, QOptions | ActorCriticOptions | AlphaZeroOptions):
         raise InputError(
-            "Mosaic's DQN learns on the CPU, and resources.num_gpus is 1. Leave it out, or use --algo ppo."
+            f"Mosaic's {_title(options)} learns on the CPU, and resources.num_gpus is 1. Leave it out, or use "
+            "--algo ppo."
         )
     if options.device == "cpu":
         raise InputError("resources.num_gpus is 1, and training.params.device is cpu. Leave one of them out.")

@@ -10,11 +10,12 @@ from mosaic.core.errors import FormatError, InputError, unknown
 from mosaic.envs.vector.encoding import ActionHead, RowPart
 
 Activation: TypeAlias = Literal["tanh", "relu", "silu"]
-Memory: TypeAlias = Literal["lstm", "gru"]
+Memory: TypeAlias = Literal["lstm", "gru", "mingru"]
 
 ACTIVATIONS: tuple[str, ...] = get_args(Activation)
 MEMORIES: tuple[str, ...] = get_args(Memory)
-HEADS = ("categorical", "gaussian")
+FUSED_MEMORIES = (None, "gru", "mingru")
+HEADS = ("categorical", "gaussian", "squashed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,19 @@ class Architecture:
         return self.hidden if self.critic_hidden is None else self.critic_hidden
 
     @property
+    def features(self) -> int:
+        """Return the width of what the dense layers read: the observation, or the memory's output."""
+        return self.observation if self.memory is None else self.memory_size
+
+    @property
     def plain(self) -> bool:
-        """Return whether the network has dense layers only, so that the fused engine can compute it."""
-        return self.memory is None and not any(part.picture for part in self.parts)
+        """Return whether the network has dense layers only."""
+        return self.memory is None and self.fusible
+
+    @property
+    def fusible(self) -> bool:
+        """Return whether the fused engine can compute the network."""
+        return self.memory in FUSED_MEMORIES and not any(part.picture for part in self.parts)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -7,7 +7,9 @@ function serves every depth and width.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +18,8 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.numba_cache import njit
-from mosaic.models.activations import NONE, SILU, add_bias, times_derivative
+from mosaic.models.activations import CODES, NONE, SILU, add_bias, times_derivative
+from mosaic.models.architecture import Activation
 
 _ZERO = np.float32(0)
 
@@ -36,6 +39,20 @@ class NetScratch(NamedTuple):
     outputs: NDArray[np.float32]
     slopes: NDArray[np.float32]  # for the hidden layers, silu only
     deltas: NDArray[np.float32]  # d(loss) / d(output of a layer), activation included
+
+
+def make_net(dims: Sequence[int], activation: Activation, start: int = 0) -> Net:
+    """Return a net of these widths, whose layers are contiguous in the flat weights from `start` on."""
+    widths = np.array(dims, np.int64)
+    sizes = widths[:-1] * widths[1:] + widths[1:]
+    starts = start + np.concatenate(([0], np.cumsum(sizes[:-1]))).astype(np.int64)
+    columns = np.concatenate(([0], np.cumsum(widths[1:-1]))).astype(np.int64)
+    return Net(widths, starts, columns, np.int64(CODES[activation]))
+
+
+def net_size(dims: Sequence[int]) -> int:
+    """Return the number of weights of a net of these widths."""
+    return sum((width_in + 1) * width_out for width_in, width_out in pairwise(dims))
 
 
 def make_net_scratch(net: Net, rows: int) -> NetScratch:
@@ -100,16 +117,37 @@ def backward(
         x = inputs if layer == 0 else matrix(scratch.outputs, below, rows, width_in)
         np.dot(x.T, delta, matrix(gradient, start, width_in, width_out))
         bias = start + width_in * width_out
-        _sum_rows(delta, gradient[bias : bias + width_out])
+        sum_rows(delta, gradient[bias : bias + width_out])
         if layer > 0:
-            delta_below = matrix(scratch.deltas, below, rows, width_in)
-            np.dot(delta, matrix(weights, start, width_in, width_out).T, delta_below)
-            slopes = matrix(scratch.slopes, below, rows, width_in) if net.activation == SILU else x
-            times_derivative(delta_below, x, net.activation, slopes)
+            _pass_down(weights, net, layer, rows, scratch)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
-def _sum_rows(delta: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+def input_slopes(
+    weights: NDArray[np.float32], net: Net, first: int, rows: int, scratch: NetScratch, out: NDArray[np.float32]
+) -> None:
+    """Write d(loss) / d(input) of the inputs from `first` on, from `last_delta`; `forward` must have run."""
+    for layer in range(net.dims.shape[0] - 2, 0, -1):
+        _pass_down(weights, net, layer, rows, scratch)
+    width_in, width_out = net.dims[0], net.dims[1]
+    delta = matrix(scratch.deltas, net.columns[0] * rows, rows, width_out)
+    np.dot(delta, matrix(weights, net.weights[0] + first * width_out, width_in - first, width_out).T, out)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def _pass_down(weights: NDArray[np.float32], net: Net, layer: int, rows: int, scratch: NetScratch) -> None:
+    """Compute the delta of the layer below."""
+    width_in, width_out, start = net.dims[layer], net.dims[layer + 1], net.weights[layer]
+    delta = matrix(scratch.deltas, net.columns[layer] * rows, rows, width_out)
+    below = net.columns[layer - 1] * rows
+    x, delta_below = matrix(scratch.outputs, below, rows, width_in), matrix(scratch.deltas, below, rows, width_in)
+    np.dot(delta, matrix(weights, start, width_in, width_out).T, delta_below)
+    slopes = matrix(scratch.slopes, below, rows, width_in) if net.activation == SILU else x
+    times_derivative(delta_below, x, net.activation, slopes)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def sum_rows(delta: NDArray[np.float32], out: NDArray[np.float32]) -> None:
     out[:] = _ZERO
     for i in range(delta.shape[0]):
         for j in range(delta.shape[1]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -12,6 +13,7 @@ from mosaic.core.errors import InputError
 from mosaic.models.architecture import Architecture
 from mosaic.models.packed_rows import Rows
 
+RandomStream: TypeAlias = Any  # of the engine that made it
 Floats: TypeAlias = NDArray[np.float32]
 Bytes: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.int64]
@@ -36,6 +38,8 @@ class LearnSettings:
     max_grad_norm: float = 0.5  # 0: gradients are not clipped
     target_kl: float | None = None  # learning stops at a minibatch whose KL divergence exceeds 1.5 times this
     normalize_advantage: bool = True
+    kl_anchor: float = 0.0  # weight of the KL divergence from the anchor, a frozen policy
+    imitate: bool = False  # minimise -log-probability of the actions, weighted by `adv`, instead of the PPO loss
 
 
 class Experience(Protocol):
@@ -95,12 +99,28 @@ class Acts(Protocol):
 
 
 class Samples(Acts, Protocol):
-    """Policy that samples decisions from a reseedable random stream, at any temperature."""
+    """Policy that samples decisions from random streams, at any temperature."""
 
-    def seed_samples(self, seed: int) -> None: ...
+    def stream(self, seed: int) -> RandomStream: ...
 
-    def sample(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes, act: Floats, temperature: float) -> None:
-        """Sample one decision for each row; like `act`, without a critic."""
+    def sample(
+        self,
+        obs: Floats,
+        mask: Bytes,
+        slots: Ints,
+        first: Bytes,
+        act: Floats,
+        temperature: float,
+        streams: Sequence[tuple[RandomStream, int]],
+    ) -> None:
+        """Sample one decision for each row; like `act`, without a critic. Each stream serves its number of rows."""
+        ...
+
+    def explain(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes) -> tuple[Floats, Floats]:
+        """Return the probabilities of discrete actions and the value of each row; memories are not changed.
+
+        Probabilities of other actions, and values of a centralised critic, mean nothing.
+        """
         ...
 
 
@@ -113,8 +133,22 @@ class Engine(Acts, Protocol):
 
     def load(self, flat: Floats) -> None: ...
 
+    def set_anchor(self, flat: Floats) -> None:
+        """Set the weights of the frozen policy that `kl_anchor` pulls towards."""
+        ...
+
     def begin_rollout(self) -> None:
         """Store the memory states with which the next batch begins."""
+        ...
+
+    def seed_shuffles(self, seed: int) -> None:
+        """Seed the order of the rows that `learn` goes through."""
+        ...
+
+    def measure(
+        self, batch: Experience, sequence: Ints, first: Bytes, idx: Ints, settings: LearnSettings
+    ) -> dict[str, float]:
+        """Return the LOSSES of the rows listed in `idx` without learning from them."""
         ...
 
     def learn(
@@ -134,6 +168,12 @@ class Resumes(Protocol):
     def training_state(self) -> StateArrays: ...
 
     def load_training_state(self, state: StateArrays) -> None: ...
+
+    def acting_state(self) -> StateArrays:
+        """Return the random streams and memories with which the next rollout starts."""
+        ...
+
+    def load_acting_state(self, state: StateArrays) -> None: ...
 
 
 def check_size(flat: Floats, needed: int) -> None:

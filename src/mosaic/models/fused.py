@@ -13,27 +13,28 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import njit
-from mosaic.models.activations import CODES
-from mosaic.models.architecture import Architecture
-from mosaic.models.dense import Net, NetScratch, forward, make_net_scratch, matrix, no_net_scratch
-from mosaic.models.layout import LOG_STD, POLICY, VALUE, Tensor, tensors
-from mosaic.models.random import draw_uniform, random_streams
+from mosaic.models.activations import fast_tanh
+from mosaic.models.architecture import HEADS, Architecture
+from mosaic.models.dense import Net, NetScratch, forward, make_net, make_net_scratch, matrix, no_net_scratch
+from mosaic.models.layout import LOG_STD, POLICY, critic_place, policy_dims, tensors, value_dims
+from mosaic.models.random import draw_normal, draw_uniform, random_streams
 
-CATEGORICAL, GAUSSIAN = 0, 1
+CATEGORICAL, GAUSSIAN, SQUASHED = 0, 1, 2
+LOG_STD_LOW, LOG_STD_HIGH = np.float32(-20), np.float32(2)  # range of a squashed Gaussian's log deviations
 OBSERVATION_LIMIT = np.float32(10)  # clipping range of normalised observations, in training and play
 
-_ZERO, _HALF, _TWO = np.float32(0), np.float32(0.5), np.float32(2)
+SQUASH_GUARD = np.float32(1e-6)  # as in SB3: the density of a squashed number stays finite
+
+_ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 _LOWEST = np.float32(-1e30)
 _FORBIDDEN = np.float32(-1e9)  # fastmath does not support infinity
 _LOG_ROOT_TWO_PI = np.float32(0.9189385332)
-_TWO_PI = np.float32(6.283185307)
-_TINY = np.float32(1e-9)
 
 
 class OutputHead(NamedTuple):
     """Mapping from network outputs to actions."""
 
-    kind: np.int64  # CATEGORICAL or GAUSSIAN
+    kind: np.int64  # CATEGORICAL, GAUSSIAN or SQUASHED
     sizes: NDArray[np.int64]  # number of choices of each categorical part
     width: np.int64  # number of outputs
     parts: np.int64  # number of components of an action
@@ -59,16 +60,16 @@ class Scratch(NamedTuple):
 
 
 def build_model(architecture: Architecture) -> Model:
-    if not architecture.plain:
-        raise InputError("The fused engine supports neither pictures nor memory: use the torch engine (engine: torch).")
+    if not architecture.fusible:
+        raise InputError("The fused engine supports neither pictures nor LSTMs: use the torch engine (engine: torch).")
     places = tensors(architecture)
-    activation = np.int64(CODES[architecture.activation])
-    policy = _net([tensor for tensor in places if tensor.name.startswith(POLICY)], activation)
-    value = policy
+    start = next(tensor.start for tensor in places if tensor.name.startswith(POLICY))
+    policy = value = make_net(policy_dims(architecture), architecture.activation, start)
     if not architecture.shared:
-        value = _net([tensor for tensor in places if tensor.name.startswith(VALUE)], activation)
+        start = critic_place(architecture).start
+        value = make_net(value_dims(architecture), architecture.activation, start)
     head = architecture.head
-    kind = CATEGORICAL if head.kind == "categorical" else GAUSSIAN
+    kind = HEADS.index(head.kind)
     log_std = next((tensor.start for tensor in places if tensor.name == LOG_STD), 0)
     return Model(
         policy,
@@ -78,13 +79,6 @@ def build_model(architecture: Architecture) -> Model:
         ),
         bool(architecture.shared),
     )
-
-
-def _net(places: list[Tensor], activation: np.int64) -> Net:
-    matrices = [tensor for tensor in places if len(tensor.shape) == 2]
-    dims = _integers((*(tensor.shape[0] for tensor in matrices), matrices[-1].shape[1]))
-    columns = np.concatenate(([0], np.cumsum(dims[1:-1]))).astype(np.int64)
-    return Net(dims, _integers(tuple(tensor.start for tensor in matrices)), columns, activation)
 
 
 def _integers(values: tuple[int, ...]) -> NDArray[np.int64]:
@@ -292,6 +286,8 @@ def sample(
     if head.kind == CATEGORICAL:
         forbid(head, out, mask)
         _sample_choices(head, out, rng, act, logp)
+    elif head.kind == SQUASHED:
+        sample_squashed(head.parts, out, rng, act, logp)
     else:
         _sample_numbers(weights, head, out, rng, act, logp)
 
@@ -344,19 +340,35 @@ def _sample_numbers(
         log_probability = _ZERO
         for part in range(head.parts):
             log_std = weights[head.log_std + part]
-            radius = np.sqrt(-_TWO * np.log(draw_uniform(rng, i) + _TINY))
-            noise = radius * np.cos(_TWO_PI * draw_uniform(rng, i))
+            noise = draw_normal(rng, i)
             act[i, part] = out[i, part] + np.exp(log_std) * noise
             log_probability -= _HALF * noise * noise + log_std + _LOG_ROOT_TWO_PI
         logp[i] = log_probability
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def sample_squashed(
+    parts: int, out: NDArray[np.float32], rng: NDArray[np.uint64], act: NDArray[np.float32], logp: NDArray[np.float32]
+) -> None:
+    """Sample numbers from -1 to 1 and their log-probabilities; row i draws from stream i."""
+    for i in range(out.shape[0]):
+        log_probability = _ZERO
+        for part in range(parts):
+            log_std = min(max(out[i, parts + part], LOG_STD_LOW), LOG_STD_HIGH)
+            noise = draw_normal(rng, i)
+            squashed = fast_tanh(out[i, part] + np.exp(log_std) * noise)
+            act[i, part] = squashed
+            log_probability -= _HALF * noise * noise + log_std + _LOG_ROOT_TWO_PI
+            log_probability -= np.log(_ONE - squashed * squashed + SQUASH_GUARD)
+        logp[i] = log_probability
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def best_actions(head: OutputHead, out: NDArray[np.float32], mask: NDArray[np.uint8], act: NDArray[np.float32]) -> None:
-    if head.kind == GAUSSIAN:
+    if head.kind != CATEGORICAL:
         for i in range(out.shape[0]):
             for part in range(head.parts):
-                act[i, part] = out[i, part]
+                act[i, part] = out[i, part] if head.kind == GAUSSIAN else fast_tanh(out[i, part])
         return
     forbid(head, out, mask)
     for i in range(out.shape[0]):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mosaic.core.numba_cache import njit
 from mosaic.models.activations import NONE, RELU, SILU, TANH, fast_sigmoid, fast_tanh
 from mosaic.models.dense import matrix
-from mosaic.models.fused import GAUSSIAN, Model
+from mosaic.models.fused import CATEGORICAL, SQUASHED, Model
 
 # Indices into a plan; after _FACTS: sizes of the parts, then (width in, width out, offset in the weights) of every
 # layer
@@ -24,7 +24,7 @@ _ZERO = np.float32(0)
 def row_plan(model: Model) -> NDArray[np.int64]:
     """Return the policy of a model as one array."""
     dims, starts = model.policy.dims, model.policy.weights
-    sizes = model.head.sizes if model.head.kind != GAUSSIAN else np.array([model.head.width])
+    sizes = model.head.sizes if model.head.kind == CATEGORICAL else np.array([model.head.parts])
     facts = np.array([model.head.kind, len(sizes), model.policy.activation, len(starts), dims.max()])
     layers = np.stack((dims[:-1], dims[1:], starts), axis=1)
     return np.concatenate((facts, sizes, layers.ravel())).astype(np.int64)
@@ -44,7 +44,7 @@ def decide_row(
     room: NDArray[np.float32],
     act: NDArray[np.float32],
 ) -> np.int64:
-    """Write the most probable action into act (ties: the lowest) and return the first part's choice (Gaussian: 0).
+    """Write the most probable action into act (ties: the lowest) and return the first part's choice (numbers: 0).
 
     `row` must have exactly the policy's width. An empty mask means that everything is legal.
     """
@@ -64,9 +64,9 @@ def decide_row(
             plan[_ACTIVATION] if layer < last else NONE,
         )
         source, target = target, source
-    if plan[_KIND] == GAUSSIAN:
+    if plan[_KIND] != CATEGORICAL:
         for part in range(plan[_FACTS]):
-            act[part] = room[source + part]
+            act[part] = fast_tanh(room[source + part]) if plan[_KIND] == SQUASHED else room[source + part]
         return np.int64(0)
     first = 0
     for part in range(parts):

@@ -78,6 +78,27 @@ def likeliest(head: ActionHead, outputs: Tensor, mask: Tensor | None) -> Tensor:
     return torch.stack([part.argmax(-1) for part in parts], 1).to(outputs.dtype)
 
 
+def divergence(
+    head: ActionHead,
+    usual: Tensor,
+    usual_log_std: Tensor | None,
+    outputs: Tensor,
+    log_std: Tensor | None,
+    mask: Tensor | None,
+) -> Tensor:
+    """Return the KL divergence of a distribution of actions from the usual one, KL(usual || now), for each row."""
+    if head.kind == "gaussian":
+        assert usual_log_std is not None
+        assert log_std is not None
+        wide, far = (usual_log_std - log_std).exp(), (outputs - usual) * (-log_std).exp()
+        return (log_std - usual_log_std + 0.5 * (wide.square() + far.square() - 1)).sum(-1)
+    apart = torch.zeros_like(outputs[..., 0])
+    for before, now in zip(_parts(head, masked(usual, mask)), _parts(head, masked(outputs, mask)), strict=True):
+        log_before = before.log_softmax(-1)
+        apart = apart + (log_before.exp() * (log_before - now.log_softmax(-1))).sum(-1)
+    return apart
+
+
 def _parts(head: ActionHead, outputs: Tensor) -> tuple[Tensor, ...]:
     return torch.split(outputs, list(head.sizes), dim=-1)
 

@@ -106,12 +106,32 @@ class Encoder(nn.Module):
         return torch.cat(features, 1).reshape(*shape, self.features)
 
 
+class MinGruCell(nn.Module):
+    """GRU whose gate and candidate depend on the input only: h ← (1 − z) · h + z · c."""
+
+    def __init__(self, inputs: int, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(2 * size, inputs))
+        self.bias = nn.Parameter(torch.zeros(2 * size))
+
+    def forward(self, x: Tensor, state: Tensor) -> Tensor:
+        gate, candidate = linear(x, self.weight, self.bias).chunk(2, dim=-1)
+        return state + torch.sigmoid(gate) * (candidate - state)
+
+
+CELLS: dict[MemoryKind, type[nn.LSTMCell | nn.GRUCell | MinGruCell]] = {
+    "lstm": nn.LSTMCell,
+    "gru": nn.GRUCell,
+    "mingru": MinGruCell,
+}
+
+
 class Memory(nn.Module):
-    """An LSTM or GRU that is stepped through time and reset where an episode begins; its state is one row per slot."""
+    """A recurrent cell that is stepped through time and reset where an episode begins; a slot's state is one row."""
 
     def __init__(self, inputs: int, size: int, kind: MemoryKind) -> None:
         super().__init__()
-        self.cell: nn.LSTMCell | nn.GRUCell = nn.LSTMCell(inputs, size) if kind == "lstm" else nn.GRUCell(inputs, size)
+        self.cell = CELLS[kind](inputs, size)
         self.features = size
         self.state_size = 2 * size if kind == "lstm" else size
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from mosaic.config.sections import EnvironmentConfig
+from mosaic.core.episode import DecisionReport
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.reference import KindOptions, Options
@@ -36,11 +38,25 @@ class Remembers(Protocol):
     def forget(self, agent: AgentID) -> None: ...
 
 
+@runtime_checkable
+class ActsTogether(Protocol):
+    """Controller whose policy can decide for several episodes at once, each of which has a controller of its own.
+
+    It decides what each of them would decide alone. Siblings are closed one by one; what they share outlives them.
+    """
+
+    def sibling(self) -> Self: ...  # of another episode: the same policy, nothing remembered, weights shared
+
+    def act_together(self, turns: Sequence[tuple[Self, Turn]]) -> Sequence[Mapping[AgentID, Action]]: ...
+
+
 class Explanation(NamedTuple):
     """A policy's view of a position; None where it has none."""
 
     probabilities: NDArray[np.float64] | None  # over the discrete actions
     value: float | None  # expected return of the agent
+    visits: NDArray[np.int64] | None = None  # simulations of a search, over the discrete actions
+    proven: bool = False  # the value is the exact result of the game
 
 
 @runtime_checkable
@@ -48,6 +64,13 @@ class Explains(Protocol):
     """Controller that can report action probabilities and values; doing so has no side effects."""
 
     def explain(self, turn: Turn) -> Mapping[AgentID, Explanation]: ...
+
+
+@runtime_checkable
+class Reports(Protocol):
+    """Controller that reports on its decisions: numbers for results, transcripts for records."""
+
+    def reports(self) -> Mapping[AgentID, DecisionReport]: ...  # of the last `act`, also where it failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +139,14 @@ def no_code_folder(options: object) -> str:
     return ""
 
 
+def no_environment(options: object) -> None:
+    return None
+
+
+def unchanging(options: object) -> str:
+    return ""
+
+
 def no_notes(options: object, request: PolicyRequest) -> tuple[str, ...]:
     return ()
 
@@ -136,6 +167,8 @@ class PolicyKind:
     code_folder: Callable[[KindOptions], str] = (
         no_code_folder  # where modules named by the policy or its env may be found
     )
+    environment: Callable[[KindOptions], EnvironmentConfig | None] = no_environment  # that it was trained in
+    version: Callable[[KindOptions], str] = unchanging  # changes when the reference means another policy: run:latest
 
 
 class PolicyError(MosaicError):

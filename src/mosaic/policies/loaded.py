@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import closing
 
+from mosaic.core.episode import DecisionReport
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Action, Mask, Observation, Turn
@@ -13,7 +14,14 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.objects import Environment
 from mosaic.envs.spaces import split
-from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, Explains, Explanation, PolicyController, Remembers
+from mosaic.policies.controller import (
+    DEFAULT_TIME_LIMIT_S,
+    Explains,
+    Explanation,
+    PolicyController,
+    Remembers,
+    Reports,
+)
 from mosaic.policies.mapping import PolicyMapping
 from mosaic.policies.registry import add_code_of, policy_notes
 from mosaic.policies.registry import load_policy as load_controller
@@ -60,6 +68,9 @@ class LoadedPolicy:
     def forget(self, agent: AgentID) -> None:
         if isinstance(self.controller, Remembers):
             self.controller.forget(agent)
+
+    def reports(self) -> Mapping[AgentID, DecisionReport]:
+        return self.controller.reports() if isinstance(self.controller, Reports) else {}
 
     def close(self) -> None:
         self.controller.close()

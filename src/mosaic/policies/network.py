@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,7 +24,7 @@ from mosaic.models.fused import (
     sample_rows,
     value_rows,
 )
-from mosaic.models.layout import LOG_STD, POLICY, count_weights, tensors
+from mosaic.models.layout import apply_temperature, count_weights
 from mosaic.models.single_row import decide_row, row_plan, row_room
 from mosaic.policies.controller import Explanation
 
@@ -59,8 +60,18 @@ class _AgentCode(NamedTuple):
     shown: NDArray[np.float32]  # the part of the row that this agent fills
 
 
+class ValuedNetwork(NamedTuple):
+    """Network that gives action probabilities and a value, with the scaling of its observations."""
+
+    architecture: Architecture
+    weights: NDArray[np.float32]
+    scaling: Scaler | None
+
+
 class NetworkPolicyController:
     """Controller that plays the most probable legal action (the lowest on ties), or samples one if `sample` is set."""
+
+    has_value = True  # False: the outputs are action values, and the value output means nothing
 
     def __init__(
         self,
@@ -94,6 +105,10 @@ class NetworkPolicyController:
         self._obs = np.zeros((1, architecture.observation), np.float32)
         self._buffers = RowBuffers(self._model, seed, rows=1)
 
+    @property
+    def network(self) -> ValuedNetwork:
+        return ValuedNetwork(self._architecture, self._weights, self._scaler)
+
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
         self._buffers.reseed(seed)
 
@@ -102,17 +117,54 @@ class NetworkPolicyController:
         if len(seen) == 1 and not self._sample:
             for agent, observation in seen.items():
                 return {agent: self._decide(self._codes[agent], observation, turn.action_masks.get(agent))}
-        obs, mask = self._lay_out(turn)
+        obs, mask = self._lay_out((turn,))
+        act = self._compute(obs, mask, self._buffers.streams)
+        return {agent: self._codes[agent].action(row) for agent, row in zip(seen, act, strict=True)}
+
+    def sibling(self) -> NetworkPolicyController:
+        made = copy(self)
+        made._codes = Lookup(made._code_of)
+        made._obs = np.zeros((1, self._architecture.observation), np.float32)
+        made._buffers = RowBuffers(self._model, 0, rows=1)
+        return made
+
+    def act_together(self, turns: Sequence[tuple[NetworkPolicyController, Turn]]) -> list[dict[AgentID, Action]]:
+        if len(turns) == 1:
+            return [turns[0][0].act(turns[0][1])]
+        obs, mask = self._lay_out([turn for _, turn in turns])
+        streams = self._buffers.streams
+        if self._sample:
+            streams = np.concatenate([each._streams_for(len(turn.observations)) for each, turn in turns])
+        act = self._compute(obs, mask, streams)
+        actions, row = [], 0
+        for each, turn in turns:
+            if self._sample:
+                each._buffers.streams[: len(turn.observations)] = streams[row : row + len(turn.observations)]
+            decided = {}
+            for agent in turn.observations:
+                decided[agent] = self._codes[agent].action(act[row])
+                row += 1
+            actions.append(decided)
+        return actions
+
+    def _streams_for(self, rows: int) -> NDArray[np.uint64]:
+        self._buffers.reserve(rows)
+        return self._buffers.streams[:rows]
+
+    def _compute(
+        self, obs: NDArray[np.float32], mask: NDArray[np.uint8], streams: NDArray[np.uint64]
+    ) -> NDArray[np.float32]:
+        """Return a row for every decision."""
         act = np.zeros((len(obs), self._architecture.head.parts), np.float32)
         if self._sample:
             logp = np.zeros(len(obs), np.float32)
-            sample_rows(self._weights, self._model, obs, mask, self._buffers.scratch, self._buffers.streams, act, logp)
+            sample_rows(self._weights, self._model, obs, mask, self._buffers.scratch, streams, act, logp)
         else:
             greedy_rows(self._weights, self._model, obs, mask, self._buffers.scratch, act)
-        return {agent: self._codes[agent].action(row) for agent, row in zip(seen, act, strict=True)}
+        return act
 
     def explain(self, turn: Turn) -> dict[AgentID, Explanation]:
-        obs, mask = self._lay_out(turn)
+        obs, mask = self._lay_out((turn,))
         head, count = self._architecture.head, len(obs)
         shares: list[NDArray[np.float64] | None] = [None] * count
         if head.kind == "categorical" and head.parts == 1:
@@ -120,7 +172,8 @@ class NetworkPolicyController:
             probabilities(self._weights, self._model, obs, mask, self._buffers.scratch, found)
             shares = list(found.astype(np.float64))
         values: Sequence[float | None] = [None] * count
-        if not self._architecture.critic_observation:  # a centralised critic needs the other agents' observations
+        # a centralised critic needs the other agents' observations; that of squashed actions values actions
+        if not self._architecture.critic_observation and head.kind != "squashed":
             val = np.zeros(count, np.float32)
             value_rows(self._weights, self._model, obs, np.zeros((count, 0), np.float32), self._buffers.scratch, val)
             values = val.tolist()
@@ -142,20 +195,23 @@ class NetworkPolicyController:
         decide_row(self._weights, self._plan, code.row, legal, self._room, self._act)
         return code.action(self._act)
 
-    def _lay_out(self, turn: Turn) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-        """Return rows and masks of all agents that act now."""
-        if len(turn.observations) > len(self._obs):
-            self._obs = np.zeros((len(turn.observations), self._architecture.observation), np.float32)
-            self._buffers.reserve(len(turn.observations))
-        obs = self._obs[: len(turn.observations)]
-        for row, (agent, observation) in zip(obs, turn.observations.items(), strict=True):
+    def _lay_out(self, turns: Sequence[Turn]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+        """Return rows and masks of all agents that act now, turn after turn."""
+        count = sum(len(turn.observations) for turn in turns)
+        if count > len(self._obs):
+            self._obs = np.zeros((count, self._architecture.observation), np.float32)
+            self._buffers.reserve(count)
+        obs = self._obs[:count]
+        acting = [(turn, agent) for turn in turns for agent in turn.observations]
+        for row, (turn, agent) in zip(obs, acting, strict=True):
             code = self._codes[agent]
-            code.write(observation, row[: code.width])
+            code.write(turn.observations[agent], row[: code.width])
             row[code.width :] = 0
         if self._scaler is not None:
             self._scaler.apply(obs)
-        mask = np.ones((len(obs) if turn.action_masks else 0, self._architecture.head.width), np.uint8)
-        for row, agent in zip(mask, turn.observations, strict=False):
+        masked = any(turn.action_masks for turn in turns)
+        mask = np.ones((count if masked else 0, self._architecture.head.width), np.uint8)
+        for row, (turn, agent) in zip(mask, acting, strict=False):
             if agent in turn.action_masks:
                 self._checked(turn.action_masks[agent], row)
         return obs, mask
@@ -180,17 +236,6 @@ class NetworkPolicyController:
             )
         row = np.zeros(wanted, np.float32)
         return _AgentCode(code.width, code.write, action.action, row, row[: code.width])
-
-
-def apply_temperature(architecture: Architecture, flat: NDArray[np.float32], temperature: float) -> None:
-    """Divide the logits that these weights give by the temperature, or multiply the deviations of a Gaussian by it."""
-    places = {tensor.name: tensor for tensor in tensors(architecture)}
-    if architecture.head.kind == "gaussian":
-        places[LOG_STD].of(flat)[:] += np.float32(np.log(temperature))
-        return
-    last, width = len(architecture.hidden), architecture.head.width  # in a shared net the value comes after the logits
-    places[f"{POLICY}{last}.weight"].of(flat)[:, :width] /= np.float32(temperature)
-    places[f"{POLICY}{last}.bias"].of(flat)[:width] /= np.float32(temperature)
 
 
 def _fitting_scaler(scaler: ScalerArrays, width: int) -> Scaler:

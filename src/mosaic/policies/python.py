@@ -8,6 +8,7 @@ from typing import cast
 
 from pydantic import Field
 
+from mosaic.core.episode import DecisionReport
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
 from mosaic.core.lazy import Lookup
@@ -15,7 +16,7 @@ from mosaic.core.reference import Options
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Mask, Observation, Turn
 from mosaic.core.user_code import PREFIX, load_code
-from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest, Remembers
+from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest, Remembers, Reports
 
 
 class PythonOptions(Options):
@@ -46,6 +47,7 @@ class OnePerAgent:
         self._controllers: Lookup[AgentID, PolicyController] = Lookup(make)
         self._seed = 0
         self._begun: set[AgentID] = set()
+        self._asked: list[AgentID] = []  # by the last `act`
 
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
         self._seed = seed
@@ -55,7 +57,9 @@ class OnePerAgent:
 
     def act(self, turn: Turn) -> dict[AgentID, Action]:
         actions: dict[AgentID, Action] = {}
+        self._asked.clear()
         for agent in turn.observations:
+            self._asked.append(agent)
             actions.update(self._ready(agent).act(turn.only((agent,))))
         return actions
 
@@ -63,6 +67,14 @@ class OnePerAgent:
         controller = self._controllers[agent]
         if isinstance(controller, Remembers):
             controller.forget(agent)
+
+    def reports(self) -> dict[AgentID, DecisionReport]:
+        found: dict[AgentID, DecisionReport] = {}
+        for agent in self._asked:
+            controller = self._controllers[agent]
+            if isinstance(controller, Reports):
+                found.update(controller.reports())
+        return found
 
     def close(self) -> None:
         for controller in self._controllers.values():

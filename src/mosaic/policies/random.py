@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from random import Random
 
 from gymnasium import spaces
 from gymnasium.spaces import Space
 
+from mosaic.core.episode import DecisionReport
 from mosaic.core.ids import AgentID
 from mosaic.core.lazy import Lookup
 from mosaic.core.reference import Options
@@ -15,7 +17,15 @@ from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.spaces import draw_action
-from mosaic.policies.controller import Explains, Explanation, PolicyController, PolicyKind, PolicyRequest, Remembers
+from mosaic.policies.controller import (
+    Explains,
+    Explanation,
+    PolicyController,
+    PolicyKind,
+    PolicyRequest,
+    Remembers,
+    Reports,
+)
 
 
 class RandomPolicyController:
@@ -71,6 +81,9 @@ class EpsilonGreedyController:
     def forget(self, agent: AgentID) -> None:
         if isinstance(self._policy, Remembers):
             self._policy.forget(agent)
+
+    def reports(self) -> Mapping[AgentID, DecisionReport]:
+        return self._policy.reports() if isinstance(self._policy, Reports) else {}
 
     def close(self) -> None:
         self._policy.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import Options, parse_options, split_reference
@@ -33,6 +34,18 @@ def is_table_file(reference: PolicyID) -> bool:
 def is_reproducible(reference: PolicyID) -> bool:
     kind, options = parse_policy(reference)
     return kind.reproducible(options)
+
+
+def trained_environment(reference: PolicyID) -> EnvironmentConfig | None:
+    """Return the env that a policy was trained in; None for a kind of policy that has none."""
+    kind, options = parse_policy(reference)
+    return kind.environment(options)
+
+
+def policy_version(reference: PolicyID) -> str:
+    """Return a text that changes when the reference means another policy than before, as `run:latest` may."""
+    kind, options = parse_policy(reference)
+    return kind.version(options)
 
 
 def add_code_of(mapping: AgentMapping) -> None:

@@ -10,7 +10,7 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.lazy import Lookup
 from mosaic.core.seeding import child_seed
 from mosaic.envs.env import EnvSpec
-from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, Remembers
+from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, Remembers, Reports
 from mosaic.policies.mapping import AgentMapping, ControllerKey
 from mosaic.policies.registry import load_policy, parse_policy
 
@@ -24,6 +24,10 @@ class Player:
     limit_s: float | None
     agents: set[AgentID] = field(default_factory=set)  # for which it acts in this episode
     begun: bool = False
+    reporter: Reports | None = None  # the controller, if it reports on its decisions
+
+    def __post_init__(self) -> None:
+        self.reporter = self.controller if isinstance(self.controller, Reports) else None
 
 
 class ControllerMapping:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -14,7 +14,7 @@ from mosaic.core.turn import Action, Mask, Turn
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.shared_env import env_spec
 from mosaic.envs.spaces import objection
-from mosaic.policies.controller import PolicyController, PolicyError
+from mosaic.policies.controller import PolicyController, PolicyError, PolicyTimeoutError
 from mosaic.policies.registry import load_policy
 
 PolicyOfEpisode: TypeAlias = Callable[[AgentID, int], PolicyID]  # (agent, number of the episode)
@@ -65,8 +65,10 @@ class ControllerOthers:
         seed: int,
         by_env: Mapping[int, Mapping[AgentID, PolicyID]] | None = None,
         changing: ChangingPolicies | None = None,
+        elsewhere: Sequence[AgentID] = (),
     ) -> None:
-        self.agents, self._changing = tuple(policies), changing
+        """Agents in `elsewhere` do not learn either, and something else acts for them."""
+        self.agents, self._changing = (*policies, *elsewhere), changing
         self._spec, self._policies, self._seed = spec, dict(policies), seed
         self._by_env = {index: self._policies | dict(more) for index, more in (by_env or {}).items()}
         self._objections: Lookup[AgentID, Callable[[Action, Mask | None], str | None]] = Lookup(
@@ -80,7 +82,7 @@ class ControllerOthers:
     def begin(self, index: int, seed: int) -> None:
         if self._changing is not None:
             number = self._changing.numbers.next(index)
-            self._by_env[index] = {agent: self._changing.policy(agent, number) for agent in self.agents}
+            self._by_env[index] = {agent: self._changing.policy(agent, number) for agent in self._policies}
         self.begin_again(index, seed)
 
     def begin_again(self, index: int, seed: int) -> None:
@@ -91,12 +93,19 @@ class ControllerOthers:
         actions: dict[AgentID, Action] = {}
         for agent in self._policies_of(index):
             if agent in turn.observations:
-                action = self._controller(index, agent).act(turn.only((agent,)))[agent]
+                action = self._action(index, agent, turn)
                 problem = self._objections[agent](action, turn.action_masks.get(agent))
                 if problem:
                     raise PolicyError(f"The policy '{self._policies_of(index)[agent]}' of {agent} played {problem}.")
                 actions[agent] = action
         return actions
+
+    def _action(self, index: int, agent: AgentID, turn: Turn) -> Action:
+        try:
+            return self._controller(index, agent).act(turn.only((agent,)))[agent]
+        except PolicyError as error:
+            failure = PolicyTimeoutError if isinstance(error, PolicyTimeoutError) else PolicyError
+            raise failure(f"The policy '{self._policies_of(index)[agent]}' of {agent}: {error}") from error
 
     def close(self) -> None:
         for controller in self._controllers.values():

@@ -9,8 +9,8 @@ from time import perf_counter
 from types import FrameType
 from typing import TypeAlias
 
-from mosaic.core.episode import End, Episode, PolicyChange
-from mosaic.core.errors import MosaicError
+from mosaic.core.episode import End, Episode, PolicyChange, StepReport, plain_report
+from mosaic.core.errors import FormatError, MosaicError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.lazy import Lookup
 from mosaic.core.turn import Action, Turn, digest
@@ -18,9 +18,10 @@ from mosaic.core.user_code import ProcessExitError, describe_exit
 from mosaic.core.version import versions
 from mosaic.envs.env import Env
 from mosaic.envs.spaces import objection
-from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController
+from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, Remembers
 from mosaic.policies.mapping import AgentMapping, PolicyMapping
 from mosaic.runners.controllers import ControllerMapping, Player
+from mosaic.runners.record import compare
 from mosaic.runners.screen import Screen, Shot
 
 
@@ -43,6 +44,7 @@ class Watch:
         self._tick_s = None if shortest_limit_s is None else max(shortest_limit_s / 4, 0.01)
         self._asked_at = 0.0
         self._limit_s: float | None = None
+        self._interrupts = False
         self._earlier: tuple[_SignalHandler, tuple[float, float]] | None = None
 
     def __enter__(self) -> Watch:
@@ -62,18 +64,23 @@ class Watch:
         """Mark the start of a request."""
         self._limit_s = limit_s
         self._asked_at = perf_counter()
+        self._interrupts = limit_s is not None
 
     def answered(self) -> None:
         took_s, limit_s = perf_counter() - self._asked_at, self._limit_s
-        self._limit_s = None
+        self._interrupts = False
         if limit_s is not None and took_s > limit_s:
             raise TimeLimitError(f"took {took_s:.3g} s; its time limit is {limit_s:g} s")
 
     def _look(self, signum: int, frame: FrameType | None) -> None:
         limit_s = self._limit_s
         # half a tick of grace: an engine's own deadline at the same limit gives a better error message
-        if limit_s is not None and perf_counter() - self._asked_at > limit_s + (self._tick_s or 0.0) / 2:
-            self._limit_s = None
+        if (
+            self._interrupts
+            and limit_s is not None
+            and perf_counter() - self._asked_at > limit_s + (self._tick_s or 0.0) / 2
+        ):
+            self._interrupts = False
             raise TimeLimitError(f"did not return within its time limit of {limit_s:g} s")
 
 
@@ -119,9 +126,18 @@ class LocalEnvRunner:
         return self.record
 
     def turns(
-        self, seed: int, *, episode: int = 0, max_steps: int | None = None, digests: bool = False
+        self,
+        seed: int,
+        *,
+        episode: int = 0,
+        max_steps: int | None = None,
+        digests: bool = False,
+        opening: Episode | None = None,
     ) -> Iterator[Turn]:
-        """Play one episode and yield every Turn, so that a caller can draw in between; `record` grows with it."""
+        """Play one episode and yield every Turn, so that a caller can draw in between; `record` grows with it.
+
+        The steps of `opening`, recorded with the same seed, are taken first, as they were; the policies act after them.
+        """
         env, controllers, screen = self.env, self.controllers, self._screen
         turn = env.reset(seed)
         if not env.possible_agents:
@@ -134,6 +150,10 @@ class LocalEnvRunner:
             first_digest=digest(turn),
             versions=dict(versions()),
         )
+        if opening is not None:
+            record.policies, record.changes = dict(opening.policies), list(opening.changes)
+            record.reports, record.notes = list(opening.reports), list(opening.notes)
+        given = 0 if opening is None else opening.env_steps
         self._find_everybody()
         note_actions, note_rewards = record.actions.append, record.rewards.append
         if digests:
@@ -147,7 +167,12 @@ class LocalEnvRunner:
                     if record.env_steps == max_steps:
                         record.cut = True
                         break
-                    actions = self._ask(turn, record.env_steps, watch)
+                    if opening is not None and record.env_steps <= given:
+                        self._follow(opening, turn, watch)
+                    if opening is not None and record.env_steps < given:
+                        actions = opening.actions[record.env_steps]
+                    else:
+                        actions = self._ask(turn, record.env_steps, watch)
                     turn = env.step(actions)
                     note_actions(actions)
                     note_rewards(turn.rewards)
@@ -184,6 +209,22 @@ class LocalEnvRunner:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _follow(self, opening: Episode, turn: Turn, watch: Watch) -> None:
+        """Check a Turn of the opening, and let policies with a memory see it; after the last one, note who acts."""
+        record, step = self.record, self.record.env_steps
+        difference = compare(opening, step, turn)
+        if difference is not None:
+            raise FormatError(f"The position cannot be restored: step {step}: {difference.what}.")
+        if step < opening.env_steps:
+            for agent in turn.observations:
+                player = self.controllers.players[agent]
+                if isinstance(player.controller, Remembers):
+                    self._answer(player, turn.only({agent}), step, watch)
+            return
+        for agent, player in self.controllers.players.items():
+            if agent in record.policies and record.policy_of(agent, step) != player.key.policy:
+                record.changes.append(PolicyChange(step, agent, player.key.policy))
 
     def _note_ends(self, turn: Turn) -> None:
         record, controllers = self.record, self.controllers
@@ -230,11 +271,22 @@ class LocalEnvRunner:
             watch.answered()
         except (Exception, SystemExit) as error:
             reason = _reason(error)
+            self._note_reports(player, turn, steps)
             raise ControllerError(f"Step {steps}: {_names(player, turn)} {reason.rstrip('.')}.") from error
         if not isinstance(actions, Mapping) or actions.keys() != turn.observations.keys():
             said = f"for {sorted(actions)}" if isinstance(actions, Mapping) else f"{actions!r}"
             raise ControllerError(f"Step {steps}: {_names(player, turn)} returned {said} instead.")
+        self._note_reports(player, turn, steps)
         return actions
+
+    def _note_reports(self, player: Player, turn: Turn, steps: int) -> None:
+        if player.reporter is None:
+            return
+        try:
+            found = [(agent, plain_report(report)) for agent, report in player.reporter.reports().items()]
+        except Exception as error:
+            raise ControllerError(f"Step {steps}: {_names(player, turn)} has no report: {_reason(error)}.") from error
+        self.record.reports.extend(StepReport(steps, agent, report) for agent, report in found)
 
 
 def play_episode(
@@ -254,7 +306,16 @@ def play_episode(
         runner.controllers.close()
 
 
+def _interruption(error: BaseException) -> BaseException:
+    """Return the time limit behind the error: code that is interrupted may end with an error of its own."""
+    context = error.__context__
+    while context is not None and not isinstance(context, TimeLimitError):
+        context = context.__context__
+    return context or error
+
+
 def _reason(error: BaseException) -> str:
+    error = _interruption(error)
     match error:
         case ProcessExitError():
             return str(error)[:1].lower() + str(error)[1:]

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, JsonValue, ValidationError
 
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.core.episode import End, Episode, PolicyChange
+from mosaic.core.episode import (
+    DecisionReport,
+    End,
+    Episode,
+    EpisodeNote,
+    NoteKind,
+    PolicyChange,
+    StepReport,
+    TranscriptLine,
+)
 from mosaic.core.errors import FormatError, InputError, shown
 from mosaic.core.files import write_atomic
 from mosaic.core.ids import AgentID, Json, JsonObject, PolicyID
@@ -23,6 +33,19 @@ from mosaic.envs.spaces import objection
 FORMAT, VERSION = "mosaic.episode", 1
 _DTYPES = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
            "float16", "float32", "float64")  # fmt: skip
+
+
+class _ReportFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    step: int = Field(ge=0)
+    agent: AgentID
+    numbers: dict[str, bool | int | FiniteFloat | list[bool | int | FiniteFloat]]
+    transcript: list[tuple[str, str, str]]
+
+    def report(self) -> StepReport:
+        lines = tuple(TranscriptLine(*line) for line in self.transcript)
+        return StepReport(self.step, self.agent, DecisionReport(self.numbers, lines))
 
 
 class _EpisodeFile(BaseModel):
@@ -43,6 +66,8 @@ class _EpisodeFile(BaseModel):
     ends: dict[AgentID, tuple[int, End]]
     cut: bool
     versions: dict[str, str]
+    reports: list[_ReportFile] = []
+    notes: list[tuple[Annotated[int, Field(ge=0)], AgentID, NoteKind, Annotated[int, Field(ge=0)]]] = []
 
 
 def episode_to_json(episode: Episode) -> JsonObject:
@@ -60,6 +85,18 @@ def episode_to_json(episode: Episode) -> JsonObject:
         "ends": {agent: list(end) for agent, end in episode.ends.items()},
         "cut": episode.cut,
         "versions": episode.versions,
+        "reports": [report_to_json(each) for each in episode.reports],
+        "notes": [list(note) for note in episode.notes],
+    }
+
+
+def report_to_json(report: StepReport) -> JsonObject:
+    numbers, transcript = report.report
+    return {
+        "step": report.step,
+        "agent": report.agent,
+        "numbers": {name: list(given) if isinstance(given, Sequence) else given for name, given in numbers.items()},
+        "transcript": [list(line) for line in transcript],
     }
 
 
@@ -90,6 +127,8 @@ def episode_from_json(data: object) -> Episode:
         ends=file.ends,
         cut=file.cut,
         versions=file.versions,
+        reports=[each.report() for each in file.reports],
+        notes=[EpisodeNote(*note) for note in file.notes],
     )
 
 
@@ -172,16 +211,13 @@ def replay(env: Env, episode: Episode, on_turn: Callable[[int, Turn], None] | No
     for step, actions in enumerate(episode.actions):
         if on_turn:
             on_turn(step, turn)
-        difference = _compare(episode, step, turn)
+        difference = compare(episode, step, turn)
         if difference:
             return difference
-        if actions.keys() != turn.observations.keys():
-            asked, recorded = ", ".join(turn.observations) or "no agent", ", ".join(actions)
-            return Difference(step, f"{recorded} acted in the record, but {asked} must act now")
         turn = _step(env, turn, actions, step)
     if on_turn:
         on_turn(episode.env_steps, turn)
-    return _compare(episode, episode.env_steps, turn)
+    return compare(episode, episode.env_steps, turn)
 
 
 def _step(env: Env, turn: Turn, actions: Mapping[AgentID, Action], step: int) -> Turn:
@@ -195,9 +231,14 @@ def _step(env: Env, turn: Turn, actions: Mapping[AgentID, Action], step: int) ->
     return env.step(actions)
 
 
-def _compare(episode: Episode, step: int, turn: Turn) -> Difference | None:
+def compare(episode: Episode, step: int, turn: Turn) -> Difference | None:
+    """Return how the Turn after `step` env steps differs from the recorded one, which must have a digest."""
     if step and dict(turn.rewards) != dict(episode.rewards[step - 1]):
         return Difference(step, f"rewards are {dict(turn.rewards)}, recorded were {dict(episode.rewards[step - 1])}")
     if digest(turn) != episode.digests[step]:
         return Difference(step, "observations differ from the record")
+    acted = episode.actions[step].keys() if step < episode.env_steps else turn.observations.keys()
+    if acted != turn.observations.keys():
+        asked, recorded = ", ".join(turn.observations) or "no agent", ", ".join(acted)
+        return Difference(step, f"{recorded} acted in the record, but {asked} must act now")
     return None

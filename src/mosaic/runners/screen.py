@@ -77,6 +77,8 @@ def why_undrawn(environment: EnvironmentConfig) -> str:
     given = environment.options.get("render_mode", "rgb_array")
     if given != "rgb_array":
         return f"No pictures: the option render_mode of {environment.id} is {given!r}. Leave it out to see the env."
+    if environment.family == "external":
+        return f"No pictures: {environment.id} runs in another program, which can show it."
     if environment.family != "python":
         return ""
     return (

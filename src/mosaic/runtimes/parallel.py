@@ -7,7 +7,6 @@ copies would not fit into memory. From `SHARED_FROM_BYTES` on, sharing is cheape
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from mosaic.core.errors import InputError
+from mosaic.core.machine import available_cores
 from mosaic.learners.tabular.experience import Values, Visits
 from mosaic.learners.tabular.kernels.loops import LoopProgress
 from mosaic.learners.tabular.save_load import Tensors, read_table
@@ -38,7 +38,7 @@ class ParallelTraining:
             for learner in self._learners:
                 learner.values, learner.visits, learner.sole_writer = first.values, first.visits, False
         self._base_values, self._base_visits = first.values.copy(), first.visits.copy()
-        cores = len(os.sched_getaffinity(0))  # with fewer cores than learners some wait; the result is the same
+        cores = available_cores()  # with fewer cores than learners some wait; the result is the same
         self._pool = ThreadPoolExecutor(min(learners, cores), thread_name_prefix="learner")
 
     def advance(self, steps: int, episodes: int = 0) -> None:

@@ -6,8 +6,7 @@ kernels.py for the mathematics, torch_engine.py for images and replay_buffer.py 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Protocol
 
@@ -16,55 +15,53 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.seeding import child_seed
-from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.vector.layout import VectorArrays, VectorEnv, VectorShape
 from mosaic.learners.agent_roles import TrainingPlan
-from mosaic.learners.base import Counters, LearnerProgress, measure_progress
+from mosaic.learners.base import WORKER_PREFIX
 from mosaic.learners.dqn import kernels as places
+from mosaic.learners.dqn.best_policy import BestPolicy
 from mosaic.learners.dqn.checks import buffer_rows
 from mosaic.learners.dqn.fused_engine import FusedDqnEngine
 from mosaic.learners.dqn.kernels import DqnHyper, exploration_rate
 from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.dqn.replay_buffer import ReplayRing
 from mosaic.learners.normalization import RunningMoments
-from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, Track, make_track
-from mosaic.learners.rollout.base import EpisodeInfos, PolicyInfos, RolloutSettings, Stopwatch
+from mosaic.learners.ppo.algorithm import schedule_factor
+from mosaic.learners.recorded import RecordedSteps
+from mosaic.learners.rollout.off_policy import CALLS, OffPolicyEngine, OffPolicyLearner
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import StateArrays
 from mosaic.models.packed_rows import RowPacking
+from mosaic.models.weights_file import check_finite
 
 OPEN_END_STEPS = 1_000_000  # base of exploration_fraction for a run of unknown length
 _CHUNK_STEPS, _CHUNK_UPDATES = 1024, 128  # a chunk takes at most some tens of milliseconds
 _CHUNK_TORCH_UPDATES = 8  # a convolution takes longer
 
 
-class DqnEngine(Protocol):
+class DqnEngine(OffPolicyEngine, Protocol):
     """Q-net that acts, stores decisions and learns."""
 
-    act: NDArray[np.float32]  # [slots, 1] the decisions of the current step
-    steps: NDArray[np.int64]  # [2] steps of the vector env in all attempts, env steps of this attempt
-    stats: NDArray[np.float64]  # sums over the updates
+    @property
+    def ring(self) -> ReplayRing: ...
 
-    def look(self, env: VectorArrays, tally: EpisodeTally, before: int) -> None: ...  # decides for every slot
+    def decide(
+        self, env: VectorArrays, epsilon: float, act: NDArray[np.float32]
+    ) -> None: ...  # for at most as many slots as a batch has rows; writes `act` and holds nothing
 
-    def keep(
-        self, env: VectorArrays, track: Track, assignment: Assignment, tally: EpisodeTally
-    ) -> None: ...  # after the step
+    def train_recorded(
+        self, done: int, count: int, seed: int
+    ) -> None: ...  # updates without env steps, of which `done` were made before; the seed is of the batches
 
-    def learn(self) -> None: ...  # if an update is due
-
-    def weights(self) -> NDArray[np.float32]: ...  # flat; a copy
+    def set_learning_rate(self, rate: float) -> None: ...
 
     def load(self, weights: NDArray[np.float32], target: NDArray[np.float32]) -> None: ...
 
     def training_state(self) -> StateArrays: ...  # of target net and optimiser
 
-    def load_optimiser(self, state: StateArrays) -> None: ...
 
-
-class DqnLearner:
-    """Learner that advances in chunks of steps; a compiled env runs a chunk in one call, Python steps the others."""
-
-    league = None
+class DqnLearner(OffPolicyLearner[DqnEngine]):
+    """Learner of action values, which explores with random actions."""
 
     def __init__(
         self,
@@ -75,76 +72,67 @@ class DqnLearner:
         seed: int,
         total_env_steps: int | None = None,
         packing: RowPacking | None = None,
+        recorded: RecordedSteps | None = None,
+        best: BestPolicy | None = None,
     ) -> None:
-        self.vector, self.plan = vector, plan
-        self.total_env_steps = total_env_steps
-        self.before = Counters()
+        """Make the engine; `recorded` decisions stay in its buffer. Without `best` the policy is the newest net."""
         shape = vector.shape
         self._hyper = make_hyper(options, shape.envs, total_env_steps, learns=plan.trained[0])
         per_step = self._hyper.gradient_steps / self._hyper.train_freq
-        updates = _CHUNK_UPDATES if architecture.plain else _CHUNK_TORCH_UPDATES
-        self._chunk = max(1, min(_CHUNK_STEPS // shape.envs, int(updates / max(per_step, 1e-9))))
+        self._updates = _CHUNK_UPDATES if architecture.plain else _CHUNK_TORCH_UPDATES
+        chunk = max(1, min(_CHUNK_STEPS // shape.envs, int(self._updates / max(per_step, 1e-9))))
         size = buffer_rows(options.buffer_size, shape.envs, len(shape.agents), total_env_steps)
-        self.engine = _engine(architecture, shape, self._hyper, options.batch_size, size, seed, packing)
-        self._arrays = VectorArrays(
-            vector.obs, vector.mask, vector.who, vector.active, vector.rew, vector.term, vector.trunc, vector.fin
-        )
-        self._track = make_track(shape, 1)
-        settings = RolloutSettings(self._chunk, seed)
-        self._assignment, self._tally = settings.make_assignment(plan, shape), settings.make_tally(plan, shape)
-        self._losses: dict[str, float] = {}
-        self._callback: Callable[[], bool] | None = None
-        self._times = Stopwatch()
-        self._infos = EpisodeInfos(vector, len(plan.names))
-        vector.reset(child_seed(seed, "envs"))
-
-    @property
-    def env_steps(self) -> int:
-        return self.before.env_steps + int(self.engine.steps[places.ENV_STEPS])
-
-    @property
-    def tally(self) -> EpisodeTally:
-        return self._tally
-
-    def watch(self, callback: Callable[[], bool]) -> None:
-        """Set the callback for envs that Python steps; a compiled chunk takes milliseconds and is not interrupted."""
-        self._callback = callback
+        engine = make_q_engine(architecture, shape, self._hyper, options.batch_size, size, seed, packing, recorded)
+        self._schedule = options.learning_rate_schedule
+        self._best = best
+        self._seed, self._pretrained = seed, 0  # updates with recorded decisions, before the first env step
+        super().__init__(vector, plan, engine, chunk, seed, total_env_steps)
 
     def iterate(self) -> None:
-        """Run one chunk of steps; the last one ends with the run."""
-        count = self._chunk
-        if self.total_env_steps is not None and self.env_steps < self.total_env_steps:
-            count = min(count, math.ceil((self.total_env_steps - self.env_steps) / self.vector.shape.envs))
-        self.engine.stats[:] = 0
-        if isinstance(self.vector, CompiledVector) and isinstance(self.engine, FusedDqnEngine):
-            where = self._track, self._assignment, self._tally, self.before.env_steps
-            seconds = self.engine.advance(self.vector, self._arrays, *where, count)
-            self._times.add(*seconds)
-            self.vector.rew[:] = self._track.reward[0]  # as after a step of the vector env itself
-        else:
-            self._advance_played(self.vector, count)
-        self._losses |= _explain(self.engine.stats)
-        self._losses["exploration_rate"] = self.epsilon
+        """Run one chunk of steps, the last of which ends with the run; before the first, one of pretraining."""
+        if not self._pretrain():
+            self.engine.set_learning_rate(self.learning_rate)
+            before = self.env_steps
+            super().iterate()
+            if self._best is not None and self._best.is_due(before, self.env_steps, self.total_env_steps):
+                self._test(self._best)
 
-    def _advance_played(self, vector: VectorEnv, count: int) -> None:
-        engine, env, track = self.engine, self._arrays, self._track
-        for _ in range(count):
-            begun = perf_counter()
-            engine.look(env, self._tally, self.before.env_steps)
-            decided = perf_counter()
-            vector.step(engine.act)
-            stepped = perf_counter()
-            track.reward[0] = vector.rew
-            self._infos.add(self._assignment.policy_of)
-            engine.keep(env, track, self._assignment, self._tally)
-            kept = perf_counter()
-            engine.learn()
-            self._times.add(stepped - decided, decided - begun + kept - stepped, perf_counter() - kept)
-            if self._callback is not None and self._callback():
-                return
+    def _test(self, best: BestPolicy) -> None:
+        began, name = perf_counter(), self.plan.names[0]
+        check_finite(self.engine.weights(), f"After {self.env_steps:,} env steps the weights of '{name}'")
+        score = best.test(self.engine, self.env_steps, self._callback or (lambda: False))
+        self._times.add(inference_s=perf_counter() - began)
+        if score is not None:
+            self._losses |= {"test_return": score, "best_test_return": best.score}
 
     def weights(self, policy: int) -> NDArray[np.float32]:
-        return self.engine.weights()
+        """Return those of the best policy tested so far, if there is one, else those of the net."""
+        found = None if self._best is None else self._best.weights
+        return self.engine.weights() if found is None else found.copy()
+
+    @property
+    def learning_rate(self) -> float:
+        """Learning rate of the next chunk."""
+        left = 1.0 - self.env_steps / self.total_env_steps if self.total_env_steps else 1.0
+        return float(self._hyper.learning_rate) * schedule_factor(self._schedule, left)
+
+    def _pretrain(self) -> bool:
+        """Make a chunk of the updates that come before the first env step; return whether there was one to make."""
+        left = int(self._hyper.demo_pretrain) - self._pretrained
+        if self.env_steps or left <= 0:
+            return False
+        began, done, count = perf_counter(), self._pretrained, min(self._updates, left)
+        self.engine.stats[:] = 0
+        self.engine.train_recorded(done, count, child_seed(self._seed, "pretraining", done))
+        self._pretrained += count
+        self._times.add(learning_s=perf_counter() - began)
+        self._tell_losses()
+        self._losses["pretraining_updates"] = float(self._pretrained)
+        return True
+
+    def _tell_losses(self) -> None:
+        self._losses |= explain_q(self.engine.stats)
+        self._losses["exploration_rate"] = self.epsilon
 
     def load(self, policy: int, flat: NDArray[np.float32], seen: RunningMoments | None = None) -> None:
         """Load the weights into the net and its target."""
@@ -152,25 +140,21 @@ class DqnLearner:
             raise InputError("That policy was trained on normalised observations, but DQN does not normalise them.")
         self.engine.load(flat, flat)
 
-    def load_optimiser(self, policy: int, state: StateArrays) -> None:
-        self.engine.load_optimiser(state)
-
-    def scaler(self, policy: int) -> None:
-        """Return None: observations are not normalised."""
-
     @property
     def epsilon(self) -> float:
         """Current fraction of random actions."""
         return float(exploration_rate(self._hyper, self.env_steps))
 
-    def progress(self) -> LearnerProgress:
-        return measure_progress(self.env_steps, self.before, [self._tally], (dict(self._losses),))
-
     def training_state(self) -> StateArrays:
         """Return all that a new attempt needs except the weights and the buffer, which is large and soon full again."""
         name = self.plan.names[0]
         kept = {f"{name}/{key}": value for key, value in self.engine.training_state().items()}
-        return {**kept, f"{name}/calls": self.engine.steps[places.CALLS : places.CALLS + 1].copy()}
+        counts = {"calls": int(self.engine.steps[CALLS]), "pretrained": self._pretrained}
+        kept |= {f"{name}/{key}": np.array([value], np.int64) for key, value in counts.items()}
+        if self._best is not None:  # in another env, the next stage of a curriculum, it counts no more
+            kept[f"{name}/net"] = self.engine.weights()
+            kept |= {WORKER_PREFIX + key: value for key, value in self._best.to_arrays().items()}
+        return kept
 
     def load_training_state(self, weights: Sequence[NDArray[np.float32]], state: StateArrays) -> None:
         """Restore the training state with an empty buffer.
@@ -178,21 +162,20 @@ class DqnLearner:
         `learning_starts` steps are played with the current epsilon before learning resumes.
         """
         name = self.plan.names[0]
-        self.engine.load(weights[0], state[f"{name}/target"])
+        self.engine.load(state.get(f"{name}/net", weights[0]), state[f"{name}/target"])
+        if self._best is not None:
+            self._best.load_arrays({key.removeprefix(WORKER_PREFIX): value for key, value in state.items()})
         self.load_optimiser(0, {key.removeprefix(f"{name}/"): value for key, value in state.items()})
-        self.engine.steps[places.CALLS] = state[f"{name}/calls"][0]
-
-    def take_infos(self) -> PolicyInfos:
-        return self._infos.take()
-
-    def split(self) -> tuple[float, float, float]:
-        return self._times.take()
+        self.engine.steps[CALLS] = state[f"{name}/calls"][0]
+        self._pretrained = int(state.get(f"{name}/pretrained", [0])[0])
 
     def close(self) -> None:
-        self.vector.close()
+        super().close()
+        if self._best is not None:
+            self._best.close()
 
 
-def _engine(
+def make_q_engine(
     architecture: Architecture,
     shape: VectorShape,
     hyper: DqnHyper,
@@ -200,13 +183,14 @@ def _engine(
     size: int,
     seed: int,
     packing: RowPacking | None,
+    recorded: RecordedSteps | None = None,
 ) -> DqnEngine:
     """Make the compiled engine where possible: it is an order of magnitude faster on small nets."""
     if architecture.plain:
-        return FusedDqnEngine(architecture, shape, hyper, batch, size, seed)
+        return FusedDqnEngine(architecture, shape, hyper, batch, size, seed, recorded)
     from mosaic.learners.dqn.torch_engine import TorchDqnEngine
 
-    return TorchDqnEngine(architecture, shape, hyper, batch, size, seed, packing)
+    return TorchDqnEngine(architecture, shape, hyper, batch, size, seed, packing, recorded)
 
 
 def make_hyper(options: DqnOptions, envs: int, total_env_steps: int | None, *, learns: bool) -> DqnHyper:
@@ -224,17 +208,26 @@ def make_hyper(options: DqnOptions, envs: int, total_env_steps: int | None, *, l
         eps_steps=np.float64(max(1.0, options.exploration_fraction * (total_env_steps or OPEN_END_STEPS))),
         max_grad_norm=np.float64(options.max_grad_norm),
         double_q=np.int64(options.double_q),
+        alpha=np.float32(0),
+        demo_share=np.float64(options.demo_share),
+        demo_coef=np.float32(options.demo_coef),
+        demo_margin=np.float32(options.demo_margin),
+        demo_pretrain=np.int64(options.demo_pretrain if learns else 0),
     )
 
 
-def _explain(stats: NDArray[np.float64]) -> dict[str, float]:
+def explain_q(stats: NDArray[np.float64]) -> dict[str, float]:
     """Return means over the updates of a chunk; empty where there was none."""
     rows, updates = stats[places.ROWS], stats[places.UPDATES]
     if not updates:
         return {}
-    return {
+    found = {
         "loss": float(stats[places.LOSS] / rows),
         "q_value": float(stats[places.Q_VALUE] / rows),
         "gradient_norm": float(stats[places.GRADIENT_NORM] / updates),
         "updates": float(updates),
     }
+    for name, place in (("conservative_loss", places.CONSERVATIVE), ("margin_loss", places.MARGIN)):
+        if stats[place]:
+            found[name] = float(stats[place] / rows)
+    return found

@@ -12,9 +12,10 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.vector.layout import VectorArrays, VectorShape
 from mosaic.learners.dqn import kernels as places
-from mosaic.learners.dqn.kernels import Dqn, DqnHyper, advance, keep, learn, look
+from mosaic.learners.dqn.kernels import Dqn, DqnHyper, advance, decide, keep, learn, look, train_recorded
 from mosaic.learners.dqn.replay_buffer import make_held, make_ring
 from mosaic.learners.engines.adam import load_optimiser_state, make_optimiser, optimiser_state
+from mosaic.learners.recorded import RecordedSteps
 from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, Track
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import StateArrays
@@ -27,20 +28,27 @@ class FusedDqnEngine:
     """Q-net as flat weights, with its target, replay buffer and optimiser."""
 
     def __init__(
-        self, architecture: Architecture, shape: VectorShape, hyper: DqnHyper, batch: int, size: int, seed: int
+        self,
+        architecture: Architecture,
+        shape: VectorShape,
+        hyper: DqnHyper,
+        batch: int,
+        size: int,
+        seed: int,
+        recorded: RecordedSteps | None = None,
     ) -> None:
-        model = build_model(architecture)
+        model, most = build_model(architecture), max(batch, shape.slots)
         weights = first_q_weights(architecture, child_seed(seed, "weights", 0))
         self._hyper = hyper
         self._dqn = Dqn(
             optimiser=make_optimiser(weights),
             target=weights.copy(),
             model=model,
-            ring=make_ring(shape, size),
+            ring=make_ring(shape, size, recorded=recorded),
             held=make_held(shape),
-            scratch=make_scratch(model, max(batch, shape.slots)),
+            scratch=make_scratch(model, most),
             act=np.zeros((shape.slots, shape.parts), np.float32),
-            rng=random_streams(child_seed(seed, "actions"), shape.slots),
+            rng=random_streams(child_seed(seed, "actions"), most),
             dice=random_streams(child_seed(seed, "batches"), 1),
             idx=np.zeros(batch, np.int64),
             goals=np.zeros(batch, np.float32),
@@ -54,11 +62,18 @@ class FusedDqnEngine:
     def look(self, env: VectorArrays, tally: EpisodeTally, before: int) -> None:
         look(self._dqn, self._hyper, env, tally, before)
 
+    def decide(self, env: VectorArrays, epsilon: float, act: NDArray[np.float32]) -> None:
+        decide(self._dqn.optimiser.weights, self._dqn.model, env, epsilon, self._dqn.scratch, self._dqn.rng, act)
+
     def keep(self, env: VectorArrays, track: Track, assignment: Assignment, tally: EpisodeTally) -> None:
         keep(self._dqn, self._hyper, env, track, assignment, tally)
 
     def learn(self) -> None:
         learn(self._dqn, self._hyper)
+
+    def train_recorded(self, done: int, count: int, seed: int) -> None:
+        self._dqn.dice[:] = random_streams(seed, 1)
+        train_recorded(self._dqn, self._hyper, done, count)
 
     def advance(
         self,
@@ -88,6 +103,9 @@ class FusedDqnEngine:
         )
         env_s, inference_s, learning_s = clock / max(1, int(clock.sum())) * (perf_counter() - started)
         return float(env_s), float(inference_s), float(learning_s)
+
+    def set_learning_rate(self, rate: float) -> None:
+        self._hyper = self._hyper._replace(learning_rate=np.float64(rate))
 
     def weights(self) -> NDArray[np.float32]:
         return self._dqn.optimiser.weights.copy()

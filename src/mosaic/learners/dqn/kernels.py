@@ -19,16 +19,16 @@ from mosaic.learners.dqn.replay_buffer import Held, ReplayRing, hold, settle
 from mosaic.learners.engines.adam import Optimiser, adam
 from mosaic.learners.engines.fused_ppo_update import gathered
 from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, Track, cycles, record_step
+from mosaic.learners.rollout.off_policy import CALLS, ENV_STEPS
 from mosaic.models.dense import backward, forward, last_delta
 from mosaic.models.fused import Model, Scratch, forbid, policy_outputs
 from mosaic.models.random import draw_below, draw_uniform
 
 ADAM_EPSILON = 1e-8  # torch's default, which SB3's DQN keeps
 
-# Indices into `stats`, all sums; the first two over rows
-LOSS, Q_VALUE, ROWS, GRADIENT_NORM, UPDATES = range(5)
-STATS = 5
-CALLS, ENV_STEPS = range(2)  # indices into `steps`: steps of the vector env in all attempts, env steps of this attempt
+# Indices into `stats`, all sums; the first two and the last two over rows
+LOSS, Q_VALUE, ROWS, GRADIENT_NORM, UPDATES, CONSERVATIVE, MARGIN = range(7)
+STATS = 7
 ENV, INFERENCE, LEARNING = range(3)  # indices into `clock`
 
 _LEARNERS = 1
@@ -51,6 +51,11 @@ class DqnHyper(NamedTuple):
     eps_steps: np.float64  # env steps from the first to the last epsilon
     max_grad_norm: np.float64  # 0: no clipping
     double_q: np.int64
+    alpha: np.float32  # weight of the conservative loss of recorded decisions
+    demo_share: np.float64  # of recorded decisions in a batch
+    demo_coef: np.float32  # weight of the margin loss of examples
+    demo_margin: np.float32
+    demo_pretrain: np.int64  # updates before the first env step
 
 
 class Dqn(NamedTuple):
@@ -101,7 +106,7 @@ def decide(
     greedy = False
     for slot in range(act.shape[0]):
         act[slot, 0] = -_ONE
-        if env.active[slot] and draw_uniform(rng, slot) < epsilon:
+        if env.active[slot] and epsilon > 0 and draw_uniform(rng, slot) < epsilon:
             legal = 0
             for action in range(width):
                 legal += not masked or env.mask[slot, action] != 0
@@ -181,13 +186,19 @@ def gradient(
     weights: NDArray[np.float32],
     slope: NDArray[np.float32],
     model: Model,
+    hyper: DqnHyper,
     ring: ReplayRing,
     idx: NDArray[np.int64],
     goals: NDArray[np.float32],
     scratch: Scratch,
     stats: NDArray[np.float64],
 ) -> None:
-    """Overwrite `slope` with the gradient of the mean Huber loss between Q(obs, act) and the goals."""
+    """Overwrite `slope` with the gradient of the loss, averaged over the decisions in idx.
+
+    It is the Huber loss between Q(obs, act) and the goals. Recorded decisions add `alpha` times the conservative loss,
+    log sum exp Q(obs, a) - Q(obs, act), and, weighted as examples, `demo_coef` times the margin loss,
+    max (Q(obs, a) + margin where a is not act) - Q(obs, act); both are over legal actions a.
+    """
     rows = idx.shape[0]
     inputs = gathered(ring.obs, idx, model.policy.dims[0], scratch.inputs)
     out = forward(weights, model.policy, inputs, scratch.policy)
@@ -202,6 +213,13 @@ def gradient(
         loss += _HALF * error * error if far < _ONE else far - _HALF
         total += out[i, action]
         delta[i, action] = min(max(error, -_ONE), _ONE) * scale
+        if idx[i] < ring.expert.shape[0]:
+            if hyper.alpha > _ZERO:
+                stats[CONSERVATIVE] += _press_down(out, delta, ring, idx[i], i, model.head.width, hyper.alpha * scale)
+            weight = hyper.demo_coef * ring.expert[idx[i]] * scale
+            if weight > _ZERO:
+                apart = _set_apart(out, delta, ring, idx[i], i, model.head.width, hyper.demo_margin, weight)
+                stats[MARGIN] += ring.expert[idx[i]] * apart
     backward(weights, slope, model.policy, inputs, scratch.policy)
     stats[LOSS] += loss
     stats[Q_VALUE] += total
@@ -209,15 +227,70 @@ def gradient(
 
 
 @njit(**_FAST)
+def _press_down(
+    out: NDArray[np.float32],
+    delta: NDArray[np.float32],
+    ring: ReplayRing,
+    place: int,
+    row: int,
+    width: int,
+    weight: np.float32,
+) -> np.float32:
+    """Add the gradient of the conservative loss of a recorded decision; return the loss."""
+    masked, action = ring.mask.shape[0] > 0, ring.act[place]
+    top, total = _LOWEST, _ZERO
+    for a in range(width):
+        if not masked or ring.mask[place, a] != 0:
+            top = max(top, out[row, a])
+    for a in range(width):
+        if not masked or ring.mask[place, a] != 0:
+            total += np.exp(out[row, a] - top)
+    for a in range(width):
+        if not masked or ring.mask[place, a] != 0:
+            delta[row, a] += weight * np.exp(out[row, a] - top) / total
+    delta[row, action] -= weight
+    loss: np.float32 = top + np.log(total) - out[row, action]
+    return loss
+
+
+@njit(**_FAST)
+def _set_apart(
+    out: NDArray[np.float32],
+    delta: NDArray[np.float32],
+    ring: ReplayRing,
+    place: int,
+    row: int,
+    width: int,
+    margin: np.float32,
+    weight: np.float32,
+) -> np.float32:
+    """Add the gradient of the margin loss of an example; return the loss."""
+    masked, action = ring.mask.shape[0] > 0, ring.act[place]
+    best, most = action, out[row, action]
+    for a in range(width):
+        if a != action and out[row, a] + margin > most and (not masked or ring.mask[place, a] != 0):
+            best, most = a, out[row, a] + margin
+    if best != action:
+        delta[row, best] += weight
+        delta[row, action] -= weight
+    loss: np.float32 = most - out[row, action]
+    return loss
+
+
+@njit(**_FAST)
 def update(dqn: Dqn, hyper: DqnHyper) -> None:
-    """Take one Adam step on a batch drawn uniformly with replacement."""
+    """Take one Adam step on a batch drawn with replacement, a share of it from the recorded decisions."""
     ring, optimiser, idx = dqn.ring, dqn.optimiser, dqn.idx
-    filled = min(ring.written[0], ring.act.shape[0])
+    kept = ring.expert.shape[0]
+    filled = min(ring.written[0], ring.act.shape[0] - kept)
     for i in range(idx.shape[0]):
-        idx[i] = draw_below(dqn.dice, 0, filled)
+        if kept > 0 and (filled == 0 or draw_uniform(dqn.dice, 0) < hyper.demo_share):
+            idx[i] = draw_below(dqn.dice, 0, kept)
+        else:
+            idx[i] = kept + draw_below(dqn.dice, 0, filled)
     weights, model, scratch = optimiser.weights, dqn.model, dqn.scratch
     aim(weights, dqn.target, model, hyper.gamma, hyper.double_q, ring, idx, scratch, dqn.chosen, dqn.goals)
-    gradient(weights, optimiser.gradient, model, ring, idx, dqn.goals, scratch, dqn.stats)
+    gradient(weights, optimiser.gradient, model, hyper, ring, idx, dqn.goals, scratch, dqn.stats)
     dqn.stats[GRADIENT_NORM] += adam(optimiser, hyper.learning_rate, hyper.max_grad_norm, ADAM_EPSILON)
     dqn.stats[UPDATES] += 1
 
@@ -230,6 +303,15 @@ def follow(target: NDArray[np.float32], weights: NDArray[np.float32], tau: np.fl
         return
     for i in range(target.shape[0]):
         target[i] += tau * (weights[i] - target[i])
+
+
+@njit(**_FAST)
+def train_recorded(dqn: Dqn, hyper: DqnHyper, done: int, count: int) -> None:
+    """Make updates without env steps; `done` of them were made before."""
+    for number in range(done + 1, done + count + 1):
+        update(dqn, hyper)
+        if number % hyper.target_every == 0:
+            follow(dqn.target, dqn.optimiser.weights, hyper.tau)
 
 
 @njit(**_FAST)

@@ -19,7 +19,9 @@ from mosaic.learners.dqn import kernels as places
 from mosaic.learners.dqn.kernels import ADAM_EPSILON, DqnHyper, exploration_rate
 from mosaic.learners.dqn.replay_buffer import ReplayBuffer, ReplayRing
 from mosaic.learners.engines.torch_ppo_update import adam_state, load_adam_state
+from mosaic.learners.recorded import RecordedSteps
 from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, Track, record_step
+from mosaic.learners.rollout.off_policy import CALLS, ENV_STEPS
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import StateArrays
 from mosaic.models.packed_rows import PackedRows, RowPacking, Rows
@@ -43,6 +45,7 @@ class TorchDqnEngine:
         size: int,
         seed: int,
         packing: RowPacking | None,
+        recorded: RecordedSteps | None = None,
     ) -> None:
         weights_seed = child_seed(seed, "weights", 0)
         self._hyper, self._batch, self._choices = hyper, batch, architecture.head.width
@@ -51,7 +54,7 @@ class TorchDqnEngine:
         self._target.load_state_dict(self._network.state_dict())
         self._names = tensor_names(self._network, architecture)
         self._optimiser = torch.optim.Adam(self._network.parameters(), hyper.learning_rate, eps=ADAM_EPSILON)
-        self._buffer = ReplayBuffer(shape, size, packing)
+        self._buffer = ReplayBuffer(shape, size, packing, recorded)
         self._actions = np.random.default_rng(child_seed(seed, "actions"))
         self._batches = np.random.default_rng(child_seed(seed, "batches"))
         self.act = np.zeros((shape.slots, shape.parts), np.float32)
@@ -66,12 +69,12 @@ class TorchDqnEngine:
 
     def look(self, env: VectorArrays, tally: EpisodeTally, before: int) -> None:
         """Decide for every slot; `before` is the number of env steps of earlier attempts."""
-        epsilon = float(exploration_rate(self._hyper, before + int(self.steps[places.ENV_STEPS])))
-        self._decide(env, epsilon)
+        epsilon = float(exploration_rate(self._hyper, before + int(self.steps[ENV_STEPS])))
+        self.decide(env, epsilon, self.act)
         tally.decisions[0] += self._buffer.hold(env, self.act)
 
-    def _decide(self, env: VectorArrays, epsilon: float) -> None:
-        slots, active = len(self.act), env.active > 0
+    def decide(self, env: VectorArrays, epsilon: float, act: NDArray[np.float32]) -> None:
+        slots, active = len(act), env.active > 0
         legal = env.mask[:, : self._choices] > 0 if len(env.mask) else np.ones((slots, self._choices), bool)
         explores = self._actions.random(slots) < epsilon
         worth = self._actions.random((slots, self._choices), np.float32)  # the largest of uniform random numbers
@@ -79,26 +82,36 @@ class TorchDqnEngine:
             greedy = active & ~explores
             with torch.no_grad():
                 worth[greedy] = self._values(self._network, torch.from_numpy(env.obs[greedy])).numpy()
-        self.act[:, 0] = np.where(active, np.where(legal, worth, -np.inf).argmax(axis=1), 0)
+        act[:, 0] = np.where(active, np.where(legal, worth, -np.inf).argmax(axis=1), 0)
 
     def keep(self, env: VectorArrays, track: Track, assignment: Assignment, tally: EpisodeTally) -> None:
         """Record the step that was made and store the decisions it completed."""
         self._buffer.settle(env, track.reward[0])
         record_step(tally, assignment, track, 0, env.term, env.trunc, _LEARNERS, self._hyper.gamma)
-        self.steps[places.CALLS] += 1
-        self.steps[places.ENV_STEPS] += len(assignment.policy_of)
+        self.steps[CALLS] += 1
+        self.steps[ENV_STEPS] += len(assignment.policy_of)
 
     # -- learning
 
     def learn(self) -> None:
         """Run what is due after this step: the target net follows, the net learns."""
-        hyper, calls = self._hyper, int(self.steps[places.CALLS])
+        hyper, calls = self._hyper, int(self.steps[CALLS])
         if calls % hyper.target_every == 0:
             self._follow(float(hyper.tau))
-        ready = self.steps[places.ENV_STEPS] > hyper.learning_starts and self._buffer.filled > 0
+        ready = self.steps[ENV_STEPS] > hyper.learning_starts and self._buffer.filled > 0
         if ready and calls % hyper.train_freq == 0:
             for _ in range(hyper.gradient_steps):
-                self._update(self._batches.integers(self._buffer.filled, size=self._batch))
+                self._update(self._draw())
+
+    def train_recorded(self, done: int, count: int, seed: int) -> None:
+        self._batches = np.random.default_rng(seed)
+        for number in range(done + 1, done + count + 1):
+            self._update(self._draw())
+            if number % self._hyper.target_every == 0:
+                self._follow(float(self._hyper.tau))
+
+    def _draw(self) -> NDArray[np.int64]:
+        return self._buffer.draw(self._batches, self._batch, float(self._hyper.demo_share))
 
     @torch.no_grad()
     def _follow(self, tau: float) -> None:
@@ -109,13 +122,33 @@ class TorchDqnEngine:
         """Take one Adam step on the decisions at these indices of the buffer."""
         values = self._values(self._network, _tensor(self._buffer.observations(idx)))
         taken = values.gather(1, torch.from_numpy(self.ring.act[idx])[:, None])[:, 0]
-        loss = smooth_l1_loss(taken, self._goals(idx))
+        huber = smooth_l1_loss(taken, self._goals(idx))
+        conservative, margin = self._recorded_losses(values, taken, idx)
+        rows, hyper = len(idx), self._hyper
+        loss = huber + (float(hyper.alpha) * conservative + float(hyper.demo_coef) * margin) / rows
         self._optimiser.zero_grad()
         torch.autograd.backward(loss)
         norm = nn.utils.clip_grad_norm_(self._network.parameters(), float(self._hyper.max_grad_norm) or math.inf)
         self._optimiser.step()
-        rows = len(idx)
-        self.stats += rows * float(loss.detach()), float(taken.detach().sum()), rows, float(norm), 1
+        sums = [float(part.detach()) for part in (rows * huber, taken.sum(), conservative, margin)]
+        self.stats += sums[0], sums[1], rows, float(norm), 1, sums[2], sums[3]
+
+    def _recorded_losses(self, values: Tensor, taken: Tensor, idx: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Return the sums of the conservative and of the margin loss over recorded decisions."""
+        ring, hyper = self.ring, self._hyper
+        nothing = values.new_zeros(())
+        recorded = idx < len(ring.expert)
+        if not recorded.any():
+            return nothing, nothing
+        chosen, places = torch.from_numpy(recorded), idx[recorded]
+        values, taken = values[chosen], taken[chosen]
+        if len(ring.mask):
+            values = values.masked_fill(torch.from_numpy(ring.mask[places][:, : self._choices]) == 0, -1e9)
+        conservative = (values.logsumexp(1) - taken).sum() if hyper.alpha else nothing
+        act = torch.from_numpy(ring.act[places])[:, None]
+        apart = torch.full_like(values, float(hyper.demo_margin)).scatter(1, act, 0.0)
+        margin = torch.from_numpy(ring.expert[places]) * ((values + apart).max(1).values - taken)
+        return conservative, margin.sum() if hyper.demo_coef else nothing
 
     @torch.no_grad()
     def _goals(self, idx: NDArray[np.int64]) -> Tensor:
@@ -134,6 +167,10 @@ class TorchDqnEngine:
         return outputs
 
     # -- weights
+
+    def set_learning_rate(self, rate: float) -> None:
+        for group in self._optimiser.param_groups:
+            group["lr"] = rate
 
     def weights(self) -> NDArray[np.float32]:
         return flat_weights(self._network, self._names)

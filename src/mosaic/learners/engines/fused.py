@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.learners.engines.adam import load_optimiser_state, make_optimiser, optimiser_state
+from mosaic.learners.engines.fused_anchor import anchor_rows, anchor_width
 from mosaic.learners.engines.fused_ppo_update import (
+    ANCHOR_KL,
     CLIPPED,
     ENTROPY,
     GRADIENT_NORM,
@@ -17,6 +20,7 @@ from mosaic.learners.engines.fused_ppo_update import (
     STATS,
     VALUE_LOSS,
     Batch,
+    gradient,
     make_hyper,
     update,
 )
@@ -38,7 +42,8 @@ class FusedEngine:
         self._weights = initial_weights(architecture, seed, log_std)
         self._optimiser = make_optimiser(self._weights)
         self._buffers = RowBuffers(self._model, seed)
-        self._shuffle = random_streams(child_seed(seed, "shuffle"), 1)
+        self._anchor: Floats | None = None
+        self.seed_shuffles(child_seed(seed, "shuffle"))
 
     def weights(self) -> Floats:
         return self._weights.copy()
@@ -53,8 +58,23 @@ class FusedEngine:
     def load_training_state(self, state: StateArrays) -> None:
         load_optimiser_state(self._optimiser, state)
 
+    def acting_state(self) -> StateArrays:
+        return {"streams": self._buffers.streams.copy(), "shuffle": self._shuffle.copy()}
+
+    def load_acting_state(self, state: StateArrays) -> None:
+        self._buffers.reserve(len(state["streams"]))
+        self._buffers.streams[: len(state["streams"])] = state["streams"]
+        self._shuffle[:] = state["shuffle"]
+
     def critic_place(self) -> slice:
         return critic_place(self.architecture)
+
+    def set_anchor(self, flat: Floats) -> None:
+        check_size(flat, len(self._weights))
+        self._anchor = flat.copy()
+
+    def seed_shuffles(self, seed: int) -> None:
+        self._shuffle = random_streams(seed, 1)
 
     def act(
         self,
@@ -97,16 +117,46 @@ class FusedEngine:
     def learn(
         self, batch: Experience, sequence: Ints, first: Bytes, idx: Ints, settings: LearnSettings, lr: float
     ) -> dict[str, float]:
+        rows, stats = self._rows(batch, idx, settings), np.zeros(STATS, np.float64)
+        order, scratch = idx.copy(), self._buffers.scratch  # the update shuffles the order
+        update(self._optimiser, self._model, make_hyper(settings), lr, rows, order, scratch, self._shuffle, stats)
+        found = report_of(stats)
+        if self._anchor is not None:
+            found["anchor_kl"] = float(stats[ANCHOR_KL] / max(stats[ROWS], 1))
+        return found
+
+    def measure(
+        self, batch: Experience, sequence: Ints, first: Bytes, idx: Ints, settings: LearnSettings
+    ) -> dict[str, float]:
+        rows, stats = self._rows(batch, idx, settings), np.zeros(STATS, np.float64)
+        slope, hyper, scratch = np.empty_like(self._weights), make_hyper(settings), self._buffers.scratch
+        for chosen in np.split(idx, range(settings.batch_size, len(idx), settings.batch_size)):
+            gradient(self._weights, slope, self._model, hyper, rows, chosen, scratch, stats)
+        return losses_of(stats)
+
+    def _rows(self, batch: Experience, idx: Ints, settings: LearnSettings) -> Batch:
+        """Return the batch as the compiled functions take it, with the anchor's outputs for the rows in `idx`."""
         self._buffers.reserve(min(settings.batch_size, len(idx)))
-        hyper = make_hyper(settings)
         assert isinstance(batch.obs, np.ndarray), "pictures need the torch engine"
         assert isinstance(batch.critic_obs, np.ndarray)
-        rows = Batch(batch.obs, batch.critic_obs, batch.mask, batch.act, batch.logp, batch.val, batch.adv, batch.ret)
-        stats = np.zeros(STATS, np.float64)
-        order = idx.copy()  # the update shuffles it
-        update(self._optimiser, self._model, hyper, lr, rows, order, self._buffers.scratch, self._shuffle, stats)
-        return {
-            **{name: float(stats[place] / max(stats[ROWS], 1)) for name, place in zip(LOSSES, _SUMS, strict=True)},
-            "gradient_norm": float(stats[GRADIENT_NORM] / max(stats[MINIBATCHES], 1)),
-            "minibatches": float(stats[MINIBATCHES]),
-        }
+        shape = (0, 0) if self._anchor is None else (len(batch.obs), anchor_width(self.architecture.head))
+        anchor = np.empty(shape, np.float32)
+        if self._anchor is not None:
+            scratch, size = self._buffers.scratch, settings.batch_size
+            anchor_rows(self._anchor, self._model, batch.obs, batch.mask, idx, size, scratch, anchor)
+        return Batch(
+            batch.obs, batch.critic_obs, batch.mask, batch.act, batch.logp, batch.val, batch.adv, batch.ret, anchor
+        )
+
+
+def losses_of(stats: NDArray[np.float64]) -> dict[str, float]:
+    """Return the LOSSES, averaged over rows."""
+    return {name: float(stats[place] / max(stats[ROWS], 1)) for name, place in zip(LOSSES, _SUMS, strict=True)}
+
+
+def report_of(stats: NDArray[np.float64]) -> dict[str, float]:
+    return {
+        **losses_of(stats),
+        "gradient_norm": float(stats[GRADIENT_NORM] / max(stats[MINIBATCHES], 1)),
+        "minibatches": float(stats[MINIBATCHES]),
+    }

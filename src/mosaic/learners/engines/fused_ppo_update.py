@@ -22,9 +22,9 @@ __all__ = ["Batch", "Hyper", "Optimiser", "adam", "gradient", "make_batch", "mak
 ADAM_EPSILON = 1e-5
 KL_PATIENCE = 1.5  # an update stops when a minibatch has moved this many times target_kl, as in Stable-Baselines3
 
-# Indices into `stats`, all sums; the first five over rows
-POLICY_LOSS, VALUE_LOSS, ENTROPY, CLIPPED, KL, ROWS, GRADIENT_NORM, MINIBATCHES = range(8)
-STATS = 8
+# Indices into `stats`, all sums; the first five and the last over rows
+POLICY_LOSS, VALUE_LOSS, ENTROPY, CLIPPED, KL, ROWS, GRADIENT_NORM, MINIBATCHES, ANCHOR_KL = range(9)
+STATS = 9
 
 _ZERO, _HALF, _ONE, _TWO = np.float32(0), np.float32(0.5), np.float32(1), np.float32(2)
 _LOWEST, _FORBIDDEN = np.float32(-1e30), np.float32(-1e9)
@@ -46,6 +46,8 @@ class Hyper(NamedTuple):
     clip_range_vf: np.float32  # 0: no clipping
     target_kl: np.float32  # 0: never stop early
     normalise: np.int64  # 1: normalise the advantages of a minibatch to mean 0 and deviation 1
+    kl_anchor: np.float32  # weight of the KL divergence from the anchor
+    imitate: np.int64  # 1: minimise -log-probability, weighted by `adv`, instead of the PPO loss
 
 
 class Batch(NamedTuple):
@@ -59,6 +61,7 @@ class Batch(NamedTuple):
     val: NDArray[np.float32]  # of the state at that time
     adv: NDArray[np.float32]
     ret: NDArray[np.float32]
+    anchor: NDArray[np.float32]  # the anchor's log-probabilities, or means and log_std; no rows: there is no anchor
 
 
 def make_hyper(settings: LearnSettings) -> Hyper:
@@ -73,19 +76,22 @@ def make_hyper(settings: LearnSettings) -> Hyper:
         max_grad_norm=np.float32(settings.max_grad_norm),
         clip_range_vf=np.float32(settings.clip_range_vf or 0),
         target_kl=np.float32(settings.target_kl or 0),
-        normalise=np.int64(settings.normalize_advantage),
+        normalise=np.int64(settings.normalize_advantage and not settings.imitate),
+        kl_anchor=np.float32(settings.kl_anchor),
+        imitate=np.int64(settings.imitate),
     )
 
 
-def make_batch(rows: int, obs: int, parts: int, mask_width: int = 0, critic: int = 0) -> Batch:
-    """Allocate a batch with the widths of a row, an action, a mask and a centralised critic's row (0: none)."""
+def make_batch(rows: int, obs: int, parts: int, mask_width: int = 0, critic: int = 0, anchor: int = 0) -> Batch:
+    """Allocate a batch; widths are of a row, an action, a mask, a centralised critic's row and an anchor (0: none)."""
 
     def zeros(*shape: int) -> NDArray[np.float32]:
         return np.zeros(shape, np.float32)
 
     mask = np.ones((rows if mask_width else 0, mask_width), np.uint8)
     wide = (zeros(rows, obs), zeros(rows, critic), mask, zeros(rows, parts))
-    return Batch(*wide, logp=zeros(rows), val=zeros(rows), adv=zeros(rows), ret=zeros(rows))
+    numbers = (zeros(rows), zeros(rows), zeros(rows), zeros(rows))
+    return Batch(*wide, *numbers, anchor=zeros(rows if anchor else 0, anchor))
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
@@ -135,9 +141,25 @@ def gradient(
     stats: NDArray[np.float64],
 ) -> None:
     """Overwrite `slope` with the gradient of the PPO loss, averaged over the rows in idx; add sums to stats."""
+    inputs = gathered(batch.obs, idx, model.policy.dims[0], scratch.inputs)
+    gradient_of_inputs(weights, slope, model, hyper, batch, idx, inputs, scratch, stats)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def gradient_of_inputs(
+    weights: NDArray[np.float32],
+    slope: NDArray[np.float32],
+    model: Model,
+    hyper: Hyper,
+    batch: Batch,
+    idx: NDArray[np.int64],
+    inputs: NDArray[np.float32],
+    scratch: Scratch,
+    stats: NDArray[np.float64],
+) -> None:
+    """Do as `gradient` where the dense layers read `inputs` instead of the rows' observations."""
     rows = idx.shape[0]
     head = model.head
-    inputs = gathered(batch.obs, idx, model.policy.dims[0], scratch.inputs)
     critic_inputs = inputs
     if not model.shared and batch.critic_obs.shape[1] > 0:
         critic_inputs = gathered(batch.critic_obs, idx, model.value.dims[0], scratch.critic_inputs)
@@ -250,7 +272,9 @@ def _choice_delta(
     clip = hyper.clip_range
     scale = _ONE / np.float32(rows)
     bonus = hyper.ent_coef * scale
-    loss, entropy, kl, clipped = _ZERO, _ZERO, _ZERO, 0
+    anchor, anchored = batch.anchor, batch.anchor.shape[0] > 0
+    pull = hyper.kl_anchor * scale
+    loss, entropy, kl, apart, clipped = _ZERO, _ZERO, _ZERO, _ZERO, 0
     for i in range(rows):
         row = idx[i]
         log_probability = _ZERO
@@ -276,7 +300,7 @@ def _choice_delta(
             log_probability += out[i, first + np.int64(act[row, part])]
             first = end
         advantage = (adv[row] - mean) * spread
-        change = log_probability - logp[row]
+        change = log_probability - logp[row] if hyper.imitate == 0 else _ZERO
         ratio = np.exp(change)
         push = _surrogate(advantage, ratio, clip) * scale
         first = 0
@@ -289,8 +313,16 @@ def _choice_delta(
                 delta[i, a] *= bonus * (out[i, a] + disorder) - push
             delta[i, first + np.int64(act[row, part])] += push
             entropy += disorder
+            if anchored:
+                for a in range(first, end):
+                    usual = np.exp(anchor[row, a])
+                    delta[i, a] += pull * (np.exp(out[i, a]) - usual)
+                    apart += usual * (anchor[row, a] - out[i, a])
             first = end
-        loss += _surrogate_loss(advantage, ratio, clip)
+        if hyper.imitate == 0:
+            loss += _surrogate_loss(advantage, ratio, clip)
+        else:
+            loss -= advantage * log_probability
         kl += ratio - _ONE - change
         if abs(ratio - _ONE) > clip:
             clipped += 1
@@ -298,6 +330,7 @@ def _choice_delta(
     stats[ENTROPY] += entropy
     stats[CLIPPED] += clipped
     stats[KL] += kl
+    stats[ANCHOR_KL] += apart
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
@@ -320,7 +353,9 @@ def _number_delta(
     clip = hyper.clip_range
     scale = _ONE / np.float32(rows)
     bonus = hyper.ent_coef * scale
-    loss, kl, clipped = _ZERO, _ZERO, 0
+    anchor, anchored = batch.anchor, batch.anchor.shape[0] > 0
+    pull = hyper.kl_anchor * scale
+    loss, kl, apart, clipped = _ZERO, _ZERO, _ZERO, 0
     disorder = _ZERO
     for part in range(parts):
         disorder += weights[place + part] + _HALF + _LOG_ROOT_TWO_PI
@@ -331,7 +366,7 @@ def _number_delta(
             noise = (act[row, part] - out[i, part]) * np.exp(-weights[place + part])
             log_probability -= _HALF * noise * noise + weights[place + part] + _LOG_ROOT_TWO_PI
         advantage = (adv[row] - mean) * spread
-        change = log_probability - logp[row]
+        change = log_probability - logp[row] if hyper.imitate == 0 else _ZERO
         ratio = np.exp(change)
         push = _surrogate(advantage, ratio, clip) * scale
         for part in range(parts):
@@ -339,7 +374,17 @@ def _number_delta(
             noise = (act[row, part] - out[i, part]) * sharpness
             delta[i, part] = push * noise * sharpness
             slope[place + part] += push * (noise * noise - _ONE) - bonus
-        loss += _surrogate_loss(advantage, ratio, clip)
+            if anchored:
+                usual, log_std = anchor[row, part], anchor[row, parts + part]
+                far = (out[i, part] - usual) * sharpness
+                wide = np.exp(log_std - weights[place + part])
+                delta[i, part] += pull * far * sharpness
+                slope[place + part] += pull * (_ONE - wide * wide - far * far)
+                apart += weights[place + part] - log_std + _HALF * (wide * wide + far * far - _ONE)
+        if hyper.imitate == 0:
+            loss += _surrogate_loss(advantage, ratio, clip)
+        else:
+            loss -= advantage * log_probability
         kl += ratio - _ONE - change
         if abs(ratio - _ONE) > clip:
             clipped += 1
@@ -347,3 +392,4 @@ def _number_delta(
     stats[ENTROPY] += disorder * np.float32(rows)
     stats[CLIPPED] += clipped
     stats[KL] += kl
+    stats[ANCHOR_KL] += apart

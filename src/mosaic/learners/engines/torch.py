@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from math import inf, log
 from typing import Any, NamedTuple, TypeAlias
@@ -14,10 +15,19 @@ from torch import Tensor, nn
 
 from mosaic.core.errors import InputError
 from mosaic.core.user_code import load_code
-from mosaic.learners.engines.torch_ppo_update import Loss, Minibatch, adam_state, load_adam_state, ppo_loss
+from mosaic.learners.engines.sequences import Sequences, line_up, minibatches, sequences_per_minibatch
+from mosaic.learners.engines.torch_ppo_update import (
+    Distribution,
+    Loss,
+    Minibatch,
+    adam_state,
+    load_adam_state,
+    ppo_loss,
+)
 from mosaic.models.architecture import Architecture
 from mosaic.models.engine import LOSSES, Bytes, Experience, Floats, Ints, LearnSettings, StateArrays
 from mosaic.models.packed_rows import PackedRows, Rows
+from mosaic.models.random import generator_state, load_generator
 from mosaic.models.torch_distributions import draw, likeliest
 from mosaic.models.torch_net import (
     NetworkOutput,
@@ -31,48 +41,10 @@ from mosaic.models.torch_net import (
 )
 from mosaic.models.torch_rows import PackedTensor
 
-
-class Sequences(NamedTuple):
-    """Rows of each slot in time order, one table row per sequence; padded with −1."""
-
-    slots: Ints  # [S]
-    rows: Ints  # [S, L]
-    learned: NDArray[np.bool_]  # [S, L]: rows that are learned from, not only replayed
-
-
-def line_up(sequence: Ints, idx: Ints) -> Sequences:
-    """Return the sequences that hold a row of `idx`; nothing is learned from the others, so they are not replayed."""
-    wanted = np.zeros(len(sequence), bool)
-    wanted[idx] = True
-    wanted &= sequence >= 0
-    slots = np.unique(sequence[wanted])
-    rows = np.flatnonzero(np.isin(sequence, slots))
-    owner = np.searchsorted(slots, sequence[rows])
-    order = np.argsort(owner, kind="stable")
-    rows, owner = rows[order], owner[order]
-    counts = np.bincount(owner, minlength=len(slots))
-    position = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    table = np.full((len(slots), int(counts.max(initial=0))), -1, np.int64)
-    table[owner, position] = rows
-    return Sequences(slots, table, (table >= 0) & wanted[table])
-
-
-def sequences_per_minibatch(sequences: Sequences, batch_size: int) -> int:
-    """Return the number of whole sequences nearest to the requested number of rows, at least one."""
-    mean_length = int(sequences.learned.sum()) / max(len(sequences.slots), 1)
-    return max(1, min(round(batch_size / max(mean_length, 1.0)), len(sequences.slots)))
-
-
-def minibatches(order: Ints, size: int) -> Iterator[Ints]:
-    """Yield slices of one size; the last one may be shorter."""
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
-
-
 ExtraLoss: TypeAlias = Callable[[nn.Module, Minibatch, NetworkOutput], Tensor]
 ADAM_EPSILON = 1e-5  # as in the fused engine; torch's own 1e-8 makes the first steps too large
 KL_PATIENCE = 1.5  # as in Stable-Baselines3
-REPORTED = ("loss", *LOSSES, "gradient_norm", "extra_loss")
+REPORTED = ("loss", *LOSSES, "anchor_kl", "gradient_norm", "extra_loss")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +106,7 @@ class TorchEngine:
         draws = seed if draws is None else draws
         self._generator = torch.Generator(self._device).manual_seed(draws)
         self._shuffle = np.random.default_rng(draws)
+        self._anchor: nn.Module | None = None
         self._states = torch.zeros(0, state_size(self._network), device=self._device)
         self._start_states = self._states
 
@@ -156,8 +129,29 @@ class TorchEngine:
     def load_training_state(self, state: StateArrays) -> None:
         load_adam_state(self._optimiser, self._parameters(), state)
 
+    def acting_state(self) -> StateArrays:
+        states: NDArray[np.float32] = self._states.cpu().numpy().copy()
+        draws = self._generator.get_state().cpu().numpy().copy()
+        return {"draws": draws, "shuffle": generator_state(self._shuffle), "states": states}
+
+    def load_acting_state(self, state: StateArrays) -> None:
+        draws = torch.from_numpy(state["draws"])
+        if draws.shape == self._generator.get_state().shape:  # a CPU's and a GPU's random streams differ
+            self._generator.set_state(draws)
+        load_generator(self._shuffle, state["shuffle"])
+        self._states = torch.from_numpy(state["states"]).to(self._device)
+
     def critic_place(self) -> slice:
         return critic_place(self._network, self._names)
+
+    def set_anchor(self, flat: Floats) -> None:
+        if self._remembers:
+            raise InputError("kl_anchor needs a network without memory: leave one of them out.")
+        self._anchor = deepcopy(self._network).requires_grad_(False)
+        load_flat(self._anchor, flat, self._names)
+
+    def seed_shuffles(self, seed: int) -> None:
+        self._shuffle = np.random.default_rng(seed)
 
     def _parameters(self) -> Iterator[nn.Parameter]:
         parameters = dict(self._network.named_parameters())
@@ -190,11 +184,20 @@ class TorchEngine:
         chosen = likeliest(self.architecture.head, answer.outputs, self._mask(mask))
         act[:, : self.architecture.head.parts] = _array(chosen)
 
-    def seed_samples(self, seed: int) -> None:
-        self._generator.manual_seed(seed)
+    def stream(self, seed: int) -> torch.Generator:
+        return torch.Generator(self._device).manual_seed(seed)
 
     @torch.no_grad()
-    def sample(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes, act: Floats, temperature: float) -> None:
+    def sample(
+        self,
+        obs: Floats,
+        mask: Bytes,
+        slots: Ints,
+        first: Bytes,
+        act: Floats,
+        temperature: float,
+        streams: Sequence[tuple[torch.Generator, int]],
+    ) -> None:
         blind = np.zeros((len(obs), self.architecture.critic_observation), np.float32)
         outputs, log_std = self._decide(obs, blind, slots, first).outputs, scale_of(self._network)
         if self.architecture.head.kind == "gaussian":
@@ -202,32 +205,44 @@ class TorchEngine:
             log_std = log_std + log(temperature)
         else:
             outputs = outputs / temperature
-        drawn = draw(self.architecture.head, outputs, log_std, self._mask(mask), self._generator)
-        act[:, : self.architecture.head.parts] = _array(drawn.act)
+        legal, row = self._mask(mask), 0
+        for stream, count in streams:
+            rows = slice(row, row + count)
+            drawn = draw(self.architecture.head, outputs[rows], log_std, None if legal is None else legal[rows], stream)
+            act[rows, : self.architecture.head.parts] = _array(drawn.act)
+            row += count
 
     @torch.no_grad()
     def values(self, obs: Floats, critic_obs: Floats, slots: Ints) -> Floats:
-        seen, critic = self._seen(obs), self._critic_seen(critic_obs, len(obs))
-        if not self._remembers:
-            return _array(self._ask(seen, critic)[1])
-        places = self._places(slots)
-        keep = torch.zeros(1, len(seen), device=self._device)
-        answer, _ = self._unroll(seen[None], critic[None], self._states[places], keep)
-        return _array(answer.value[0])
+        return _array(self._consider(obs, critic_obs, slots, np.zeros(len(obs), np.uint8))[0].value)
+
+    @torch.no_grad()
+    def explain(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes) -> tuple[Floats, Floats]:
+        blind = np.zeros((len(obs), self.architecture.critic_observation), np.float32)
+        answer, legal = self._consider(obs, blind, slots, first)[0], self._mask(mask)
+        outputs = answer.outputs if legal is None else answer.outputs.masked_fill(legal == 0, -torch.inf)
+        return _array(outputs.softmax(-1)), _array(answer.value)
 
     def begin_rollout(self) -> None:
         self._start_states = self._states.clone()
 
     def _decide(self, obs: Floats, critic_obs: Floats, slots: Ints, first: Bytes) -> NetworkOutput:
         """Return the network's output and advance the memory states."""
+        answer, states = self._consider(obs, critic_obs, slots, first)
+        if states is not None:
+            self._states[self._places(slots)] = states
+        return answer
+
+    def _consider(
+        self, obs: Floats, critic_obs: Floats, slots: Ints, first: Bytes
+    ) -> tuple[NetworkOutput, Tensor | None]:
+        """Return the network's output and the memory states after it."""
         seen, critic = self._seen(obs), self._critic_seen(critic_obs, len(obs))
         if not self._remembers:
-            return NetworkOutput(*self._ask(seen, critic))
-        places = self._places(slots)
-        begun = self._tensor(first).to(seen.dtype)[None]
+            return NetworkOutput(*self._ask(seen, critic)), None
+        places, begun = self._places(slots), self._tensor(first).to(seen.dtype)[None]
         answer, states = self._unroll(seen[None], critic[None], self._states[places], begun)
-        self._states[places] = states
-        return NetworkOutput(answer.outputs[0], answer.value[0])
+        return NetworkOutput(answer.outputs[0], answer.value[0]), states
 
     def _unroll(self, obs: Tensor, critic_obs: Tensor, states: Tensor, first: Tensor) -> tuple[NetworkOutput, Tensor]:
         unroll: Callable[..., Any] = self._network.unroll  # type: ignore[assignment]
@@ -253,20 +268,32 @@ class TorchEngine:
         for group in self._optimiser.param_groups:
             group["lr"] = lr
         rows = self._on_device(batch)
-        sequences = line_up(sequence, idx) if self._remembers else None
-        begun = self._tensor(first).to(rows.logp.dtype) if self._remembers else rows.logp
         steps: list[Tensor] = []
         for _ in range(settings.n_epochs):
-            if sequences is None:
-                pieces = self._loose_rows(rows, idx, settings.batch_size)
-            else:
-                pieces = self._whole_sequences(rows, begun, sequences, settings.batch_size)
-            for piece in pieces:
+            for piece in self._pieces(rows, sequence, first, idx, settings.batch_size):
                 loss = self._loss(piece, settings)
                 if _too_far(loss, settings.target_kl):
-                    return _report(steps)
+                    return self._report(steps)
                 steps.append(self._improve(piece, loss, settings.max_grad_norm))
-        return _report(steps)
+        return self._report(steps)
+
+    @torch.no_grad()
+    def measure(
+        self, batch: Experience, sequence: Ints, first: Bytes, idx: Ints, settings: LearnSettings
+    ) -> dict[str, float]:
+        sums, count = torch.zeros(len(LOSSES), device=self._device), 0
+        for piece in self._pieces(self._on_device(batch), sequence, first, idx, settings.batch_size):
+            rows = len(piece.rows.act)
+            sums += rows * torch.stack(self._loss(piece, settings)[1 : 1 + len(LOSSES)])
+            count += rows
+        return dict(zip(LOSSES, (sums / max(count, 1)).tolist(), strict=True))
+
+    def _pieces(self, rows: _Rollout, sequence: Ints, first: Bytes, idx: Ints, batch_size: int) -> Iterator[_Piece]:
+        """Return minibatches in a random order, of whole sequences where the network has memory."""
+        if not self._remembers:
+            return self._loose_rows(rows, idx, batch_size)
+        begun = self._tensor(first).to(rows.logp.dtype)
+        return self._whole_sequences(rows, begun, line_up(sequence, idx), batch_size)
 
     def _loose_rows(self, rows: _Rollout, idx: Ints, size: int) -> Iterator[_Piece]:
         for chosen in minibatches(self._shuffle.permutation(idx), size):
@@ -290,7 +317,11 @@ class TorchEngine:
             yield _Piece(rows.rows(table[learned]), NetworkOutput(answer.outputs[learned], answer.value[learned]))
 
     def _loss(self, piece: _Piece, settings: LearnSettings) -> Loss:
-        return ppo_loss(self.architecture.head, piece.answer, scale_of(self._network), piece.rows, settings)
+        anchor: Distribution | None = None
+        if self._anchor is not None:
+            outputs, _ = self._anchor(piece.rows.obs, piece.rows.critic_obs)
+            anchor = Distribution(outputs, scale_of(self._anchor))
+        return ppo_loss(self.architecture.head, piece.answer, scale_of(self._network), piece.rows, settings, anchor)
 
     def _improve(self, piece: _Piece, loss: Loss, max_grad_norm: float) -> Tensor:
         """Take one Adam step; its statistics stay on the device until they are reported."""
@@ -300,6 +331,14 @@ class TorchEngine:
         norm = nn.utils.clip_grad_norm_(self._network.parameters(), max_grad_norm or inf)
         self._optimiser.step()
         return torch.stack([part.detach() for part in (*loss, norm, extra)])
+
+    def _report(self, steps: list[Tensor]) -> dict[str, float]:
+        """Return means over the gradient steps, and their number."""
+        means = torch.stack(steps).mean(0).tolist() if steps else [0.0] * len(REPORTED)
+        report = {**dict(zip(REPORTED, means, strict=True)), "minibatches": float(len(steps))}
+        if self._anchor is None:
+            del report["anchor_kl"]
+        return report
 
     def _on_device(self, batch: Experience) -> _Rollout:
         return _Rollout(
@@ -353,12 +392,6 @@ def checked_device(name: str) -> torch.device:
 def _too_far(loss: Loss, target_kl: float | None) -> bool:
     """Return whether the policy has moved too far from its data: the only check that must wait for the device."""
     return bool(target_kl and float(loss.kl) > KL_PATIENCE * target_kl)
-
-
-def _report(steps: list[Tensor]) -> dict[str, float]:
-    """Return means over the gradient steps, and their number."""
-    means = torch.stack(steps).mean(0).tolist() if steps else [0.0] * len(REPORTED)
-    return {**dict(zip(REPORTED, means, strict=True)), "minibatches": float(len(steps))}
 
 
 def _array(tensor: Tensor) -> NDArray[np.float32]:

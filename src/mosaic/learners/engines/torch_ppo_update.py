@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from mosaic.envs.vector.encoding import ActionHead
 from mosaic.models.engine import LearnSettings, StateArrays
-from mosaic.models.torch_distributions import judge
+from mosaic.models.torch_distributions import divergence, judge
 from mosaic.models.torch_net import NetworkOutput
 
 
@@ -41,32 +41,64 @@ class Loss(NamedTuple):
     entropy: Tensor
     clipped: Tensor
     kl: Tensor
+    anchor_kl: Tensor
+
+
+class Distribution(NamedTuple):
+    """Outputs of a network that determine a distribution of actions."""
+
+    outputs: Tensor
+    log_std: Tensor | None
 
 
 def ppo_loss(
-    head: ActionHead, answer: NetworkOutput, log_std: Tensor | None, rows: Minibatch, settings: LearnSettings
+    head: ActionHead,
+    answer: NetworkOutput,
+    log_std: Tensor | None,
+    rows: Minibatch,
+    settings: LearnSettings,
+    anchor: Distribution | None = None,
+    weight: Tensor | None = None,
 ) -> Loss:
-    """Return clipped surrogate, value error and entropy bonus; nothing here waits for the device."""
+    """Return clipped surrogate, value error, entropy bonus and distance from the anchor; nothing waits for the device.
+
+    With `settings.imitate` the surrogate is -log-probability, weighted by the rows' advantages. With `weight`, means
+    are weighted: rows of weight 0 do not count.
+    """
+
+    def mean(numbers: Tensor) -> Tensor:
+        return numbers.mean() if weight is None else (numbers * weight).sum() / weight.sum().clamp(min=1.0)
+
     judged = judge(head, answer.outputs, log_std, rows.mask, rows.act)
-    advantage = normalised(rows.adv) if settings.normalize_advantage else rows.adv
-    log_ratio = judged.logp - rows.logp
+    advantage = normalised(rows.adv, weight) if settings.normalize_advantage and not settings.imitate else rows.adv
+    log_ratio = judged.logp - (judged.logp.detach() if settings.imitate else rows.logp)
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - settings.clip_range, 1 + settings.clip_range)
-    policy = -torch.minimum(ratio * advantage, clipped * advantage).mean()
-    value = value_error(answer.value, rows.val, rows.ret, settings.clip_range_vf).mean()
-    entropy = judged.entropy.mean()
+    gain = advantage * judged.logp if settings.imitate else torch.minimum(ratio * advantage, clipped * advantage)
+    policy = -mean(gain)
+    value = mean(value_error(answer.value, rows.val, rows.ret, settings.clip_range_vf))
+    entropy = mean(judged.entropy)
     total = policy + settings.vf_coef * value - settings.ent_coef * entropy
+    apart = torch.zeros_like(policy)
+    if anchor is not None:
+        apart = mean(divergence(head, anchor.outputs, anchor.log_std, answer.outputs, log_std, rows.mask))
+        total = total + settings.kl_anchor * apart
     with torch.no_grad():
-        outside = ((ratio - 1).abs() > settings.clip_range).to(ratio.dtype).mean()
-        kl = (ratio - 1 - log_ratio).mean()
-    return Loss(total, policy, value, entropy, outside, kl)
+        outside = mean(((ratio - 1).abs() > settings.clip_range).to(ratio.dtype))
+        kl = mean(ratio - 1 - log_ratio)
+    return Loss(total, policy, value, entropy, outside, kl, apart)
 
 
-def normalised(advantage: Tensor) -> Tensor:
+def normalised(advantage: Tensor, weight: Tensor | None = None) -> Tensor:
     """Return advantages with mean 0 and standard deviation 1; a single row has no deviation."""
     if advantage.numel() < 2:
         return advantage
-    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    if weight is None:
+        return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    count = weight.sum()
+    apart = advantage - (advantage * weight).sum() / count.clamp(min=1.0)
+    deviation = ((apart.square() * weight).sum() / (count - 1).clamp(min=1.0)).sqrt()
+    return torch.where(count < 2, advantage, apart / (deviation + 1e-8))
 
 
 def value_error(value: Tensor, old: Tensor, target: Tensor, clip_range: float | None) -> Tensor:
@@ -96,6 +128,7 @@ def adam_state(optimiser: torch.optim.Adam, parameters: Iterable[nn.Parameter]) 
 
 
 def load_adam_state(optimiser: torch.optim.Adam, parameters: Iterable[nn.Parameter], state: StateArrays) -> None:
+    """Write the state into the optimiser's tensors, which are made if it has none yet and keep their addresses."""
     start = 0
     for parameter in parameters:
         end = start + parameter.numel()
@@ -103,11 +136,18 @@ def load_adam_state(optimiser: torch.optim.Adam, parameters: Iterable[nn.Paramet
         def moment(name: str, where: slice, like: nn.Parameter) -> Tensor:
             return torch.from_numpy(state[name][where].copy()).to(like.device).reshape(like.shape)
 
-        optimiser.state[parameter] = {
+        loaded = {
             "step": torch.tensor(float(state["optimiser.count"][0])),
             "exp_avg": moment("optimiser.first", slice(start, end), parameter),
             "exp_avg_sq": moment("optimiser.second", slice(start, end), parameter),
         }
+        if optimiser.defaults["capturable"]:
+            loaded["step"] = loaded["step"].to(parameter.device)
+        if known := optimiser.state.get(parameter):
+            for name, tensor in loaded.items():
+                known[name].copy_(tensor)
+        else:
+            optimiser.state[parameter] = loaded
         start = end
 
 

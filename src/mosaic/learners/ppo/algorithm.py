@@ -6,13 +6,14 @@ the mathematics is in gae.py and engines/fused_ppo_update.py (or engines/torch_p
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaic.core.errors import InputError
+from mosaic.core.machine import available_cores
 from mosaic.core.seeding import child_seed
 from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.agent_roles import TrainingPlan
@@ -63,9 +64,10 @@ class PpoLearner:
             every = options.snapshot_every_steps or usual_snapshot_steps(total_env_steps)
             self.self_play = SelfPlay(workers, options, opponents, every, child_seed(seed, "league"))
         self._losses: tuple[dict[str, float], ...] = ({},) * len(plan.names)
+        self._anchors: dict[int, NDArray[np.float32]] = {}  # weights towards which kl_anchor pulls a policy
         self._enough = False  # ends the rollout early
         self._shares_critic = plan.shares_critic
-        cores = len(os.sched_getaffinity(0))  # with fewer cores than rollout workers some wait; the result is the same
+        cores = available_cores()  # with fewer cores than rollout workers some wait; the result is the same
         self._threads = ThreadPoolExecutor(min(len(workers), cores), "rollout") if len(workers) > 1 else None
 
     @property
@@ -164,11 +166,18 @@ class PpoLearner:
         return self.workers[0].policies.weights(policy)
 
     def load(self, policy: int, flat: NDArray[np.float32], seen: RunningMoments | None = None) -> None:
+        if self._own[policy].kl_anchor:
+            self._set_anchor(policy, flat)
         for worker in self.workers:
             worker.policies.load(policy, flat)
         if seen is not None:
             self.normalization.observations[policy] = seen
             self._load_scalers()
+
+    def _set_anchor(self, policy: int, flat: NDArray[np.float32]) -> None:
+        self._anchors[policy] = flat.copy()
+        for worker in self.workers:
+            worker.policies.set_anchor(policy, flat)
 
     def load_optimiser(self, policy: int, state: StateArrays) -> None:
         for worker in self.workers:
@@ -187,6 +196,8 @@ class PpoLearner:
             own = self.workers[0].policies.training_state(policy)
             state |= {f"{name}/{key}": value for key, value in own.items()}
             state |= self.normalization.to_arrays(policy, name)
+            if policy in self._anchors:
+                state[f"{name}/anchor"] = self._anchors[policy]
         if self._shares_critic:
             state[_SHARED_CRITIC] = np.ones(1, np.float32)
         if self.self_play is not None:
@@ -202,6 +213,10 @@ class PpoLearner:
                 worker.keep_own_critics()
         for policy, name in enumerate(self.plan.names):
             self.normalization.load_arrays(policy, name, state)
+            if self._own[policy].kl_anchor:
+                if f"{name}/anchor" not in state:
+                    raise InputError(f"kl_anchor of '{name}': the checkpoint was written without it. Set it to 0.")
+                self._set_anchor(policy, state[f"{name}/anchor"])
             for worker in self.workers:
                 worker.policies.load(policy, weights[policy])
                 worker.policies.load_training_state(policy, _below(f"{name}/", state))
@@ -233,15 +248,20 @@ def _below(prefix: str, state: StateArrays) -> StateArrays:
 
 
 def _rates(options: PpoOptions, left: float) -> Rates:
-    final = options.ent_coef if options.ent_coef_final is None else options.ent_coef_final
     return Rates(
-        learning_rate=options.learning_rate * _factor(options.learning_rate_schedule, left),
-        clip_range=options.clip_range * _factor(options.clip_range_schedule, left),
-        ent_coef=final + (options.ent_coef - final) * left,
+        learning_rate=options.learning_rate * schedule_factor(options.learning_rate_schedule, left),
+        clip_range=options.clip_range * schedule_factor(options.clip_range_schedule, left),
+        ent_coef=_between(options.ent_coef, options.ent_coef_final, left),
+        kl_anchor=_between(options.kl_anchor, options.kl_anchor_final, left),
     )
 
 
-def _factor(schedule: Schedule, left: float) -> float:
+def _between(start: float, end: float | None, left: float) -> float:
+    return start if end is None else end + (start - end) * left
+
+
+def schedule_factor(schedule: Schedule, left: float) -> float:
+    """Return the factor of a rate when this share of the run is left."""
     return 1.0 if schedule == "constant" else max(_FLOOR, left)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -19,8 +20,10 @@ from mosaic.core.user_code import load_code
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import RowCode, row_code
 from mosaic.learners.agent_roles import AgentRoles
+from mosaic.learners.network_options import NetworkOptions
 from mosaic.learners.opponents import Guest, Opponents, assign_guests, check_guests, enough_envs, opponents_of
 from mosaic.learners.ppo.options import PpoOptions
+from mosaic.models.architecture import FUSED_MEMORIES
 from mosaic.models.packed_rows import FLOAT_BYTES, RowPacking, row_bytes, row_packing
 
 EngineName: TypeAlias = Literal["fused", "torch"]
@@ -40,6 +43,7 @@ class Equipment(NamedTuple):
     steps: int  # of each env in one rollout
     threads: int
     guests: tuple[Guest, ...]
+    on_device: bool = False  # envs are tensors on the learner's device
 
 
 def equip(
@@ -61,8 +65,61 @@ def equip(
     check_processes(options.env_processes, envs, config.environment, compiled=compiled)
     guests = assign_guests(opponents, envs, options.selfplay_share, len(roles.learners))
     check_guests(opponents, guests, envs)
-    _check_threads(options.threads, engine, compiled, envs)
-    return Equipment(engine, why, compiled, envs, options.n_steps, options.threads, guests)
+    _check_threads(options, engine, compiled, envs)
+    on_device = engine == "torch" and steps_on_device(config, options, roles, opponents, own)
+    return Equipment(engine, why, compiled, envs, options.n_steps, options.threads, guests, on_device)
+
+
+def steps_on_device(
+    config: RunConfig, options: PpoOptions, roles: AgentRoles, opponents: Opponents, own: Sequence[PpoOptions]
+) -> bool:
+    """Return whether envs are stepped on the learner's device; raise InputError where that was asked for in vain."""
+    if options.env_device == "cpu":
+        return False
+    asked = options.env_device == "learner"
+    if not asked and options.device != "cuda" and not (options.device == "auto" and cuda_is_available()):
+        return False
+    obstacle = _device_obstacle(config, roles, opponents, (options, *own))
+    if obstacle is not None and asked:
+        raise InputError(f"env_device=learner: {obstacle}. Leave it out: envs are then stepped on the CPU.")
+    return obstacle is None
+
+
+def _device_obstacle(
+    config: RunConfig, roles: AgentRoles, opponents: Opponents, each: Sequence[PpoOptions]
+) -> str | None:
+    """Return why envs cannot be stepped on the learner's device; None if they can."""
+    from mosaic.envs.tensors.rules import find_rules, known_envs
+
+    plan = roles.plan
+    for reason, found in (
+        ("memory needs its states between steps", any(one.memory is not None for one in each)),
+        ("an extra loss is computed from rows of the CPU", any(one.extra_loss is not None for one in each)),
+        ("kl_anchor compares with another network", any(one.kl_anchor for one in each)),
+        ("target_kl ends an update early", any(one.target_kl is not None for one in each)),
+        ("observations or rewards are normalised", any(_normalizes(one) for one in each)),
+        ("a centralised critic sees all agents", plan.central),
+        ("agents have fixed policies", bool(roles.played or roles.ages)),
+        ("opponents are named", bool(opponents.foreign or opponents.bound)),
+        ("policies change from episode to episode", roles.episodes is not None),
+        ("agents of one policy are not next to each other", not _neighbours(plan.policy_of)),
+    ):
+        if found:
+            return reason
+    if find_rules(config.environment) is None:
+        return (
+            f"{config.environment.id} with these options has no form as tensors; these have: {', '.join(known_envs())}"
+        )
+    return None
+
+
+def _normalizes(options: PpoOptions) -> bool:
+    return options.normalize_observations or options.normalize_rewards
+
+
+def _neighbours(policy_of: Sequence[int]) -> bool:
+    """Return whether the agents of each policy follow one another."""
+    return sum(mine != after for mine, after in pairwise(policy_of)) == len(set(policy_of)) - 1
 
 
 def settle_ppo(
@@ -123,15 +180,19 @@ def check_ppo(
     if roles.plan.shares_critic:
         _check_shared_critic(options, own)
     for each in (options, *own) if engine == "torch" else ():
-        _check_torch(each, why)
+        check_torch(each, why)
     if engine == "torch" or opponents.foreign or options.threads > 1 or options.env_processes:
         equip(config, options, roles, spec, opponents, own)
     _check_discounts(options, own)
+    for each in (options, *own):
+        _check_anchor(config, each)
     check_rollout_memory(config, options, roles, spec, opponents)
     return opponents
 
 
-def pick_engine(options: PpoOptions, rows: Sequence[RowCode], own: Sequence[PpoOptions] = ()) -> tuple[EngineName, str]:
+def pick_engine(
+    options: NetworkOptions, rows: Sequence[RowCode], own: Sequence[NetworkOptions] = ()
+) -> tuple[EngineName, str]:
     """Choose the fused engine where possible: it is an order of magnitude faster on small nets.
 
     All policies have the same engine: torch if one of `own`, the options of single policies, needs it.
@@ -141,11 +202,12 @@ def pick_engine(options: PpoOptions, rows: Sequence[RowCode], own: Sequence[PpoO
         reason
         for reason, needed in (
             ("pictures", pictures),
-            ("memory", any(one.memory is not None for one in each)),
+            ("an LSTM", any(one.memory not in FUSED_MEMORIES for one in each)),
             ("a custom network", any(one.network is not None for one in each)),
-            ("an extra loss", any(one.extra_loss is not None for one in each)),
+            ("an extra loss", any(isinstance(one, PpoOptions) and one.extra_loss is not None for one in each)),
             ("device=cuda", options.device == "cuda"),
             ("compile=true", options.compile),
+            ("env_device=learner", isinstance(options, PpoOptions) and options.env_device == "learner"),
         )
         if needed
     ]
@@ -153,7 +215,9 @@ def pick_engine(options: PpoOptions, rows: Sequence[RowCode], own: Sequence[PpoO
         raise InputError(f"The fused engine does not support {', '.join(needs)}. Use engine=torch, or leave it out.")
     if needs:
         return "torch", needs[0]
-    return ("torch", "asked for") if options.engine == "torch" else ("fused", "a plain net")
+    if options.engine == "torch":
+        return "torch", "asked for"
+    return "fused", "a plain net" if all(one.memory is None for one in each) else "dense layers and a GRU"
 
 
 _SHARED = (
@@ -188,14 +252,34 @@ def _check_discounts(options: PpoOptions, own: Sequence[PpoOptions]) -> None:
         )
 
 
-def _check_torch(options: PpoOptions, why: str) -> None:
+def _check_anchor(config: RunConfig, options: PpoOptions) -> None:
+    """Raise InputError where the KL divergence from the initial policy has no meaning."""
+    if not options.kl_anchor:
+        return
+    asked = f"kl_anchor={options.kl_anchor:g}"
+    if config.training.init is None:
+        raise InputError(
+            f"{asked} holds the policy near the one that training starts from, and this run starts with new weights. "
+            "Add --init run:ID, or leave it out."
+        )
+    if options.normalize_observations:
+        raise InputError(
+            f"{asked}: the normalization of observations changes while training, and the policy it is compared with "
+            "was trained with another one. Leave out kl_anchor or normalize_observations."
+        )
+    if options.memory is not None:
+        raise InputError(f"{asked} needs a network without memory. Leave out kl_anchor or memory.")
+
+
+def check_torch(options: NetworkOptions, why: str) -> None:
+    """Raise InputError or MissingExtraError if the torch engine cannot compute the network here."""
     if find_spec("torch") is None:
         raise MissingExtraError(f"The torch engine ({why}) needs torch: pip install 'mosaic-rl[torch]'")
     if options.device == "cuda":
         from mosaic.learners.engines.torch import checked_device
 
         checked_device(options.device)
-    for code in (options.network, options.extra_loss):
+    for code in (options.network, options.extra_loss if isinstance(options, PpoOptions) else None):
         if code is not None:
             load_code(code)
 
@@ -253,7 +337,10 @@ def is_compiled(environment: EnvironmentConfig) -> bool:
     return find_kernel(environment) is not None
 
 
-def _check_threads(threads: int, engine: EngineName, compiled: bool, envs: int) -> None:
+def _check_threads(options: PpoOptions, engine: EngineName, compiled: bool, envs: int) -> None:
+    threads = options.threads
+    if threads > 1 and options.memory is not None:
+        raise InputError("threads needs a network without memory. Leave one of them out.")
     if threads > 1 and (not compiled or engine == "torch"):
         raise InputError(
             "threads needs the fused engine; torch has one learner: use torch_threads=N instead."

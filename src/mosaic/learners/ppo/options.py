@@ -6,38 +6,51 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mosaic.config.field_types import SHAPES_CHECKPOINTS, Reference
+from mosaic.config.field_types import BASIC, SHAPES_CHECKPOINTS, Reference
 from mosaic.config.sections import Section
 from mosaic.learners.league import Sampling
-from mosaic.models.architecture import Activation, Memory
+from mosaic.learners.network_options import NetworkOptions
 
 Schedule = Literal["constant", "linear"]
 
 
-class PpoOptions(Section):
-    """Proximal policy optimisation for any number of agents."""
-
-    learning_rate: float = Field(3e-4, gt=0, le=1, description="Step size of Adam at the start.")
+class _Learning(Section):
+    learning_rate: Annotated[float, BASIC] = Field(3e-4, gt=0, le=1, description="Step size of Adam at the start.")
     learning_rate_schedule: Schedule = Field(
         "constant", description="'linear': decays to 0 at the last step (needs a known number of steps)."
     )
-    n_steps: int = Field(128, ge=1, le=100_000, description="Steps of each env in one rollout.")
-    batch_size: int = Field(256, ge=2, le=10_000_000, description="Rows per minibatch, over all threads.")
-    n_epochs: int = Field(10, ge=1, le=1000, description="Passes over each rollout.")
-    gamma: float = Field(0.99, ge=0, le=1, description="Discount factor.")
-    gae_lambda: float = Field(0.95, ge=0, le=1, description="Bias-variance trade-off of the advantage.")
-    clip_range: float = Field(
+    n_steps: Annotated[int, BASIC] = Field(128, ge=1, le=100_000, description="Steps of each env in one rollout.")
+    batch_size: Annotated[int, BASIC] = Field(
+        256, ge=2, le=10_000_000, description="Rows per minibatch, over all threads."
+    )
+    n_epochs: Annotated[int, BASIC] = Field(10, ge=1, le=1000, description="Passes over each rollout.")
+    gamma: Annotated[float, BASIC] = Field(0.99, ge=0, le=1, description="Discount factor.")
+    gae_lambda: Annotated[float, BASIC] = Field(
+        0.95, ge=0, le=1, description="Bias-variance trade-off of the advantage."
+    )
+    clip_range: Annotated[float, BASIC] = Field(
         0.2, gt=0, le=1e6, description="Largest change of the action probabilities in one update, as a ratio."
     )
     clip_range_schedule: Schedule = Field("constant", description="'linear': decays to 0 at the last step.")
     clip_range_vf: float | None = Field(
         None, gt=0, description="Largest change of the value in one update; None: no clipping."
     )
-    ent_coef: float = Field(0.0, ge=0, le=100, description="Weight of the entropy bonus at the start.")
+    ent_coef: Annotated[float, BASIC] = Field(
+        0.0, ge=0, le=100, description="Weight of the entropy bonus at the start."
+    )
     ent_coef_final: float | None = Field(
         None, ge=0, le=100, description="Weight of the entropy bonus at the last step; None: constant."
     )
     vf_coef: float = Field(0.5, ge=0, le=100, description="Weight of the value loss.")
+    kl_anchor: float = Field(
+        0.0,
+        ge=0,
+        le=1000,
+        description="Weight, at the start, of the KL divergence from the policy that training starts from (--init).",
+    )
+    kl_anchor_final: float | None = Field(
+        None, ge=0, le=1000, description="Weight of that divergence at the last step; None: constant."
+    )
     max_grad_norm: float = Field(0.5, ge=0, description="Clip gradients to this norm; 0: no clipping.")
     target_kl: float | None = Field(None, gt=0, description="End an update early at this KL divergence.")
     normalize_advantage: bool = Field(True, description="Advantages of a minibatch get mean 0 and deviation 1.")
@@ -45,22 +58,13 @@ class PpoOptions(Section):
         False, description="Scale by running mean and deviation, saved with the policy."
     )
     normalize_rewards: bool = Field(False, description="Scale by the running deviation of the discounted return.")
-    hidden: Annotated[tuple[int, ...], SHAPES_CHECKPOINTS] = Field(
-        (64, 64), min_length=1, max_length=8, description="Widths of the hidden layers."
-    )
-    critic_hidden: Annotated[tuple[int, ...] | None, SHAPES_CHECKPOINTS] = Field(
-        None, description="Widths of the value net's hidden layers; None: the same."
-    )
-    activation: Activation = Field("tanh", description="Activation function between the layers.")
-    share_layers: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
-        False, description="Use one net for policy and value (faster), not two."
-    )
+
+
+class PpoOptions(NetworkOptions, _Learning):
+    """Proximal policy optimisation for any number of agents."""
+
     shared_actor: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
         False, description="shared_value_function: one actor for all agents with equal spaces, not one each."
-    )
-    log_std_init: float = Field(0.0, ge=-20, le=2, description="Initial log deviation of continuous actions.")
-    engine: Annotated[Literal["auto", "fused", "torch"], SHAPES_CHECKPOINTS] = Field(
-        "auto", description="fused: compiled, plain nets, fastest on a CPU; torch: pictures, memory, CUDA."
     )
     threads: Annotated[int, SHAPES_CHECKPOINTS] = Field(
         1,
@@ -69,24 +73,11 @@ class PpoOptions(Section):
         description="Learner threads, each with a share of the envs, that average their weights, on the "
         "available cores.",
     )
-    torch_threads: int | None = Field(
-        None,
-        ge=1,
-        le=256,
-        description="Threads of torch's operations on a CPU; they affect the last bits of a sum. None: 1, 4 for "
-        "pictures.",
-    )
-    memory: Annotated[Memory | None, SHAPES_CHECKPOINTS] = Field(None, description="Recurrent layer (torch engine).")
-    memory_size: Annotated[int, SHAPES_CHECKPOINTS] = Field(
-        64, ge=1, le=4096, description="Width of the recurrent layer."
-    )
-    network: Annotated[Reference | None, SHAPES_CHECKPOINTS] = Field(
-        None, description="python:MODULE:FACTORY of a custom torch network."
-    )
     extra_loss: Reference | None = Field(None, description="python:MODULE:FUNCTION added to the loss (torch engine).")
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="Device of the torch engine.")
-    compile: bool = Field(
-        False, description="Compile the network with torch.compile (torch engine; slow at the start)."
+    env_device: Literal["auto", "cpu", "learner"] = Field(
+        "auto",
+        description="Where envs are stepped: on the CPU, or as tensors on the learner's device (torch engine). "
+        "auto: there if it is a GPU and the env has such a form.",
     )
     env_processes: int = Field(
         0, ge=0, le=1024, description="Processes that step envs without a compiled twin; 0: use this process."
@@ -114,29 +105,23 @@ class PpoOptions(Section):
     )
 
     @model_validator(mode="after")
-    def _widths(self) -> Self:
-        if min((*self.hidden, *(self.critic_hidden or ()))) < 1:
-            raise ValueError("every hidden layer should be at least 1 wide")
-        if self.share_layers and self.critic_hidden is not None:
-            raise ValueError("'critic_hidden' needs a value net of its own: leave it out or set share_layers to false")
-        return self
-
-    @model_validator(mode="after")
-    def _compilable(self) -> Self:
-        if self.compile and self.memory is not None:
-            raise ValueError("a network with memory cannot be compiled: leave out 'compile' or 'memory'")
+    def _anchored(self) -> Self:
+        if self.kl_anchor_final is not None and not self.kl_anchor:
+            raise ValueError("'kl_anchor_final' is the end of a schedule that 'kl_anchor' begins: set it above 0")
         return self
 
 
 class A2cOptions(PpoOptions):
     """A2C: PPO with one epoch over each rollout and no clipping."""
 
-    learning_rate: float = Field(7e-4, gt=0, le=1, description="Step size of Adam at the start.")
-    n_steps: int = Field(5, ge=1, le=100_000, description="Steps of each env in one rollout.")
+    learning_rate: Annotated[float, BASIC] = Field(7e-4, gt=0, le=1, description="Step size of Adam at the start.")
+    n_steps: Annotated[int, BASIC] = Field(5, ge=1, le=100_000, description="Steps of each env in one rollout.")
     batch_size: int = Field(
         10_000_000, ge=2, le=10_000_000, description="Rows per minibatch; default: the whole rollout."
     )
     n_epochs: int = Field(1, ge=1, le=1, description="Passes over each rollout; always 1.")
-    gae_lambda: float = Field(1.0, ge=0, le=1, description="Bias-variance trade-off of the advantage.")
+    gae_lambda: Annotated[float, BASIC] = Field(
+        1.0, ge=0, le=1, description="Bias-variance trade-off of the advantage."
+    )
     clip_range: float = Field(1e6, gt=0, le=1e6, description="Effectively unlimited: nothing is clipped.")
     normalize_advantage: bool = Field(False, description="Advantages of a minibatch get mean 0 and deviation 1.")

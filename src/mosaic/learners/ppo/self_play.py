@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.learners.league import League, Rival, Snapshot, Stranger, interval_for, load_generator, to_array
+from mosaic.learners.league import League, Rival, Snapshot, Stranger, interval_for
 from mosaic.learners.normalization import RunningMoments
 from mosaic.learners.opponents import Opponents
 from mosaic.learners.ppo.options import PpoOptions
 from mosaic.learners.rollout.base import RolloutWorker
 from mosaic.models.engine import StateArrays
+from mosaic.models.random import generator_state, load_generator
 
 _EMPTY = np.zeros(0, np.float32)
 
@@ -77,7 +78,7 @@ class SelfPlay:
             **self.league.to_arrays(),
             "league.snapshot_at": np.array([self.snapshot_at], np.int64),
             "league.opponents": np.array(places, np.int64),
-            "league.chance": to_array(self._generator),
+            "league.chance": generator_state(self._generator),
         }
 
     def load_arrays(self, state: StateArrays) -> None:

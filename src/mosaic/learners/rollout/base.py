@@ -67,6 +67,7 @@ class Rates:
     learning_rate: float
     clip_range: float
     ent_coef: float
+    kl_anchor: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,8 @@ class RolloutPolicies(Protocol):
     def weights(self, policy: int) -> NDArray[np.float32]: ...  # flat; a copy
 
     def load(self, policy: int, flat: NDArray[np.float32]) -> None: ...
+
+    def set_anchor(self, policy: int, flat: NDArray[np.float32]) -> None: ...  # towards which kl_anchor pulls
 
     def training_state(self, policy: int) -> StateArrays: ...  # of the optimiser
 

@@ -77,7 +77,7 @@ class SequenceBuffer(RolloutBuffer[Rollout]):
         super().__init__(rows, shape, steps)
         self.first = np.ones(steps * shape.slots, np.uint8)
         self.owner = np.zeros(steps * shape.slots, np.int64)
-        self._fresh = np.ones(shape.rows, np.uint8)  # agents that have not yet decided in this episode
+        self.fresh = np.ones(shape.rows, np.uint8)  # agents that have not yet decided in this episode
         self._first_row_of_slot = np.arange(shape.slots) // shape.slots_per_env * len(shape.agents)
 
     def owners(self, vector: VectorEnv) -> NDArray[np.int64]:
@@ -91,18 +91,18 @@ class SequenceBuffer(RolloutBuffer[Rollout]):
         self.track.who[time] = vector.who
         self.track.active[time] = vector.active
         self.owner[rows] = self.owners(vector)
-        self.first[rows] = self._fresh[self.owner[rows]]
+        self.first[rows] = self.fresh[self.owner[rows]]
         return rows
 
     def end_decisions(self, rows: slice, acting: NDArray[np.bool_] | None = None) -> None:
         """Record that the agents of these rows have decided in their episode; `acting` leaves out inactive slots."""
         owner = self.owner[rows]
-        self._fresh[owner if acting is None else owner[acting]] = 0
+        self.fresh[owner if acting is None else owner[acting]] = 0
 
     def end_episodes(self, time: int) -> None:
         ended = self.track.ended[time]
         if ended.any():
-            self._fresh[ended > 0] = 1
+            self.fresh[ended > 0] = 1
 
     def leave_out(self, time: int) -> None:
         """Mark the rest of the rollout as steps without decisions: the values after it apply at once."""

@@ -14,8 +14,10 @@ from mosaic.envs.vector.layout import VectorShape
 from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.engines import fused_ppo_update as stats_of
 from mosaic.learners.engines.adam import load_optimiser_state, make_optimiser, optimiser_state
-from mosaic.learners.engines.fused_ppo_update import make_batch, make_hyper, update
+from mosaic.learners.engines.fused_anchor import anchor_rows, anchor_width
+from mosaic.learners.engines.fused_ppo_update import Batch, make_batch, make_hyper, update
 from mosaic.learners.normalization import ObservationMoments
+from mosaic.learners.rollout.arrays import Assignment, EpisodeTally
 from mosaic.learners.rollout.base import Discounts, PolicyInfos, Rates, RolloutSettings, Stopwatch
 from mosaic.learners.rollout.buffers import RolloutBuffer
 from mosaic.learners.rollout.compiled_inference import Pool, make_inference_buffers, make_pool
@@ -46,6 +48,7 @@ class CompiledPolicies:
         weights[self.learners :] = initial[0]
         self.optimisers = [make_optimiser(weights[policy]) for policy in range(self.learners)]
         self._pool = make_pool(weights, shape.width, settings.normalize_observations)
+        self.anchors: dict[int, NDArray[np.float32]] = {}
 
     def __len__(self) -> int:
         return len(self._pool.weights)
@@ -63,6 +66,9 @@ class CompiledPolicies:
 
     def load(self, policy: int, flat: NDArray[np.float32]) -> None:
         self._pool.weights[policy] = flat
+
+    def set_anchor(self, policy: int, flat: NDArray[np.float32]) -> None:
+        self.anchors[policy] = flat.copy()
 
     def training_state(self, policy: int) -> StateArrays:
         return optimiser_state(self.optimisers[policy])
@@ -148,7 +154,11 @@ class CompiledRollouts:
         buffer, model = self.buffer, self.policies.model
         buffer.estimate_advantages(self._discounts.gamma, self._discounts.gae_lambda, reward_scale)
         hypers = [
-            hyper._replace(clip_range=np.float32(rate.clip_range), ent_coef=np.float32(rate.ent_coef))
+            hyper._replace(
+                clip_range=np.float32(rate.clip_range),
+                ent_coef=np.float32(rate.ent_coef),
+                kl_anchor=np.float32(rate.kl_anchor),
+            )
             for hyper, rate in zip(self._hyper, rates, strict=True)
         ]
         passes = 1
@@ -159,8 +169,9 @@ class CompiledRollouts:
         def learn_one(policy: int) -> dict[str, float]:
             stats, idx, optimiser = np.zeros(stats_of.STATS), buffer.rows_of(policy), self.policies.optimisers[policy]
             hyper, rate, scratch, shuffle = hypers[policy], rates[policy].learning_rate, self._scratch, self._shuffle
-            update(optimiser, model, hyper, rate, buffer.rows, idx, scratch, shuffle, stats)
-            return explain_stats(stats)
+            rows = self._anchored(policy, idx, int(hyper.batch_size))
+            update(optimiser, model, hyper, rate, rows, idx, scratch, shuffle, stats)
+            return explain_stats(stats) | _explain_anchor(stats, rows)
 
         learners = [k for k, trained in enumerate(self.plan.trained) if trained and len(buffer.rows_of(k))]
         if self.shared_critic is None:
@@ -169,6 +180,16 @@ class CompiledRollouts:
             losses = self.shared_critic.learn(learn_one, learners, passes)
         self.times.add(learning_s=perf_counter() - started)
         return [losses.get(policy, {}) for policy in range(len(self.plan.names))]
+
+    def _anchored(self, policy: int, idx: NDArray[np.int64], batch_size: int) -> Batch:
+        """Return the rows of the rollout with the outputs of the policy's anchor, if it has one."""
+        rows, policies = self.buffer.rows, self.policies
+        if policy not in policies.anchors:
+            return rows
+        outputs = np.empty((len(rows.obs), anchor_width(policies.architecture.head)), np.float32)
+        weights, model = policies.anchors[policy], policies.model
+        anchor_rows(weights, model, rows.obs, rows.mask, idx, batch_size, self._scratch, outputs)
+        return rows._replace(anchor=outputs)
 
     def keep_own_critics(self) -> None:
         self.shared_critic = None
@@ -180,27 +201,31 @@ class CompiledRollouts:
         return []
 
     def restore_envs(self, state: StateArrays, env_steps: int) -> None:
-        """Continue the episodes of a state; without one, those that have just begun."""
-        if not state:
+        """Continue the episodes of a state; without one, or with that of another device, those that have just begun."""
+        if "env.obs" not in state:
             return
         for name, array in self._state().items():
             array[:] = state[name]
 
     def _state(self) -> StateArrays:
         """Return all arrays with which the next rollout starts, besides weights."""
-        vector = self.vector
-        state: StateArrays = {"state": vector.state, "ints": vector.ints, "rng": vector.rng}
-        state |= {"actions": self._inference.rng, "shuffle": self._shuffle}
-        assignment = {_SAVED_AS.get(field, field): array for field, array in self.assignment._asdict().items()}
-        if self._bound:  # agents keep their policies; those of a run from before there were bound agents do not count
-            del assignment["brain"], assignment["league"]
-        for name, arrays in (
-            ("env", vector.arrays._asdict()),
-            ("assignment", assignment),
-            ("tally", self.tally._asdict()),
-        ):
-            state |= {f"{name}.{field}": array for field, array in arrays.items()}
-        return {name: array for name, array in state.items() if array.size}
+        state = episodes_state(self.vector, self.assignment, self.tally, bound=self._bound)
+        return state | {"actions": self._inference.rng, "shuffle": self._shuffle}
+
+
+def episodes_state(vector: CompiledVector, assignment: Assignment, tally: EpisodeTally, *, bound: bool) -> StateArrays:
+    """Return the arrays of compiled envs, their episodes and the policies that play there; not copies."""
+    state: StateArrays = {"state": vector.state, "ints": vector.ints, "rng": vector.rng}
+    assigned = {_SAVED_AS.get(field, field): array for field, array in assignment._asdict().items()}
+    if bound:  # agents keep their policies; those of a run from before there were bound agents do not count
+        del assigned["brain"], assigned["league"]
+    for name, arrays in (("env", vector.arrays._asdict()), ("assignment", assigned), ("tally", tally._asdict())):
+        state |= {f"{name}.{field}": array for field, array in arrays.items()}
+    return {name: array for name, array in state.items() if array.size}
+
+
+def _explain_anchor(stats: NDArray[np.float64], rows: Batch) -> dict[str, float]:
+    return {"anchor_kl": float(stats[stats_of.ANCHOR_KL] / max(stats[stats_of.ROWS], 1))} if len(rows.anchor) else {}
 
 
 def explain_stats(stats: NDArray[np.float64]) -> dict[str, float]:

@@ -89,11 +89,28 @@ class EnginePolicies:
     def load(self, policy: int, flat: NDArray[np.float32]) -> None:
         self.engines[policy].load(flat)
 
+    def set_anchor(self, policy: int, flat: NDArray[np.float32]) -> None:
+        self.engines[policy].set_anchor(flat)
+
     def training_state(self, policy: int) -> StateArrays:
         return self.engines[policy].training_state()
 
     def load_training_state(self, policy: int, state: StateArrays) -> None:
         self.engines[policy].load_training_state(state)
+
+    def acting_state(self) -> StateArrays:
+        """Return the random streams and memories of all engines."""
+        state: StateArrays = {}
+        for number, engine in enumerate(self.engines):
+            state |= {f"engine{number}.{name}": array for name, array in engine.acting_state().items()}
+        return state
+
+    def load_acting_state(self, state: StateArrays) -> None:
+        for number, engine in enumerate(self.engines):
+            prefix = f"engine{number}."
+            engine.load_acting_state(
+                {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+            )
 
 
 class RandomMoves:
@@ -102,16 +119,16 @@ class RandomMoves:
     def __init__(self, shape: VectorShape, assignment: Assignment, learners: int, seed: int) -> None:
         self._probability, self._learners = assignment.slip, learners
         self._sizes = shape.heads[0].sizes  # all agents of a league have the same actions
-        self._generator = np.random.default_rng(seed)
+        self.generator = np.random.default_rng(seed)
 
     def replace(self, policy: int, mask: NDArray[np.uint8], act: NDArray[np.float32]) -> None:
         """Replace moves of this policy in `act`, each with the opponent's probability."""
         if policy < self._learners or self._probability[policy - self._learners] <= 0:
             return
         probability = self._probability[policy - self._learners]
-        for row in np.flatnonzero(self._generator.random(len(act)) < probability):
+        for row in np.flatnonzero(self.generator.random(len(act)) < probability):
             first = 0
             for part, size in enumerate(self._sizes):
                 legal = np.flatnonzero(mask[row, first : first + size]) if len(mask) else size
-                act[row, part] = self._generator.choice(legal)
+                act[row, part] = self.generator.choice(legal)
                 first += size

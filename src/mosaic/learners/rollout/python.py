@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
+from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.vector.layout import VectorEnv
 from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.rollout.arrays import record_step
-from mosaic.learners.rollout.base import Discounts, EpisodeInfos, PolicyInfos, Rates, RolloutSettings, Stopwatch
+from mosaic.learners.rollout.base import EpisodeInfos, PolicyInfos, Rates, RolloutSettings, Stopwatch
 from mosaic.learners.rollout.buffers import NO_POLICY, SequenceBuffer, make_rollout
+from mosaic.learners.rollout.compiled import episodes_state
 from mosaic.learners.rollout.compiled_inference import join_observations
 from mosaic.learners.rollout.engine_policies import EnginePolicies, RandomMoves
-from mosaic.learners.rollout.shared_critic import SharedCritic, interleaved
+from mosaic.learners.rollout.shared_critic import SharedCritic
+from mosaic.learners.rollout.update import update_policies
 from mosaic.models.engine import LearnSettings, StateArrays
 from mosaic.models.packed_rows import RowPacking
+from mosaic.models.random import generator_state, load_generator
+
+_SLIPS = "slips"  # in checkpoints: the random moves of frozen opponents
 
 
 class PythonRollouts:
@@ -201,30 +206,11 @@ class PythonRollouts:
 
     def learn(self, rates: Sequence[Rates], reward_scale: NDArray[np.float32]) -> list[dict[str, float]]:
         started = perf_counter()
-        buffer = self.buffer
-        discounts = Discounts.of(self._learning)
-        buffer.estimate_advantages(discounts.gamma, discounts.gae_lambda, reward_scale)
-        each = [
-            replace(learning, clip_range=rate.clip_range, ent_coef=rate.ent_coef)
-            for learning, rate in zip(self._learning, rates, strict=True)
-        ]
-        passes = 1
-        if self.shared_critic is not None:  # their policies have the same epochs
-            passes, epochs = interleaved(each[0].n_epochs, may_end_early=each[0].target_kl is not None)
-            each = [replace(learning, n_epochs=epochs) for learning in each]
-
-        def learn_one(policy: int) -> dict[str, float]:
-            rows, engine = self.policies.fit(policy, buffer.rows), self.policies.engines[policy]
-            idx, rate = buffer.rows_of(policy).copy(), rates[policy].learning_rate
-            return engine.learn(rows, buffer.owner, buffer.first, idx, each[policy], rate)
-
-        learners = [k for k, trained in enumerate(self.plan.trained) if trained and len(buffer.rows_of(k))]
-        if self.shared_critic is None:
-            losses = {policy: learn_one(policy) for policy in learners}
-        else:
-            losses = self.shared_critic.learn(learn_one, learners, passes)
+        losses = update_policies(
+            self.buffer, self.policies, self.plan, self._learning, rates, reward_scale, self.shared_critic
+        )
         self.times.add(learning_s=perf_counter() - started)
-        return [losses.get(policy, {}) for policy in range(len(self.plan.names))]
+        return losses
 
     def keep_own_critics(self) -> None:
         self.shared_critic = None
@@ -232,12 +218,30 @@ class PythonRollouts:
     def take_infos(self) -> PolicyInfos:
         return self._infos.take()
 
+    def _episodes_state(self) -> StateArrays:
+        """Return arrays of compiled envs and their episodes; nothing for other envs."""
+        if not isinstance(self.vector, CompiledVector) or self._settings.episodes is not None:
+            return {}
+        state = episodes_state(self.vector, self.assignment, self.tally, bound=bool(self._settings.bound))
+        return state | {"fresh": self.buffer.fresh}
+
     def env_state(self) -> StateArrays:
-        """Return nothing: Python envs cannot be restored."""
-        return {}
+        """Return what the next rollout starts with; nothing for Python envs, which cannot be restored."""
+        episodes = self._episodes_state()
+        if not episodes:
+            return {}
+        chance = {_SLIPS: generator_state(self._random_moves.generator)}
+        return {name: array.copy() for name, array in episodes.items()} | chance | self.policies.acting_state()
 
     def restore_envs(self, state: StateArrays, env_steps: int) -> None:
-        """Begin new episodes."""
+        """Continue the episodes of a state; without one, begin new ones."""
+        episodes = self._episodes_state()
+        if episodes and _SLIPS in state:
+            for name, array in episodes.items():
+                array[:] = state[name]
+            load_generator(self._random_moves.generator, state[_SLIPS])
+            self.policies.load_acting_state(state)
+            return
         if self._settings.episodes is not None:
             self._settings.episodes.begin(self.assignment.policy_of, range(self.vector.shape.envs))
         self.vector.reset(child_seed(self._settings.seed, "envs", env_steps))

@@ -1,5 +1,7 @@
 """One step of experience, and the earlier steps that an algorithm remembers."""
 
+# compiled code uses this file
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, ValidationError
 
-from mosaic.config.field_types import SHAPES_CHECKPOINTS
+from mosaic.config.field_types import BASIC, SHAPES_CHECKPOINTS
 from mosaic.config.sections import Section
 from mosaic.core.errors import InputError, demand, did_you_mean, shown, unknown
 
@@ -25,7 +25,7 @@ EXPLORATIONS: tuple[Exploration, ...] = get_args(Exploration)
 class TabularOptions(Section):
     """Options of all tabular algorithms; the help of an option that only some of them use says which."""
 
-    learning_rate: float = Field(
+    learning_rate: Annotated[float, BASIC] = Field(
         0.1, gt=0, le=1, description="Step size towards the target; unused with the schedule 'visits'."
     )
     learning_rate_schedule: Literal["constant", "visits"] = Field(
@@ -35,17 +35,23 @@ class TabularOptions(Section):
     learning_rate_min: float = Field(
         0.0, ge=0, le=1, description="Floor of the schedule 'visits'; above 0, old experience is gradually forgotten."
     )
-    discount_factor: float = Field(0.99, ge=0, le=1, description="Discount factor.")
-    exploration: Annotated[Exploration, SHAPES_CHECKPOINTS] = Field(
+    discount_factor: Annotated[float, BASIC] = Field(0.99, ge=0, le=1, description="Discount factor.")
+    exploration: Annotated[Exploration, SHAPES_CHECKPOINTS, BASIC] = Field(
         "epsilon_greedy",
         description="Exploration strategy: epsilon_greedy, softmax (by temperature) or ucb (by visit counts).",
     )
-    epsilon: float = Field(0.1, ge=0, le=1, description="Share of random actions at the start (epsilon_greedy).")
+    epsilon: Annotated[float, BASIC] = Field(
+        0.1, ge=0, le=1, description="Share of random actions at the start (epsilon_greedy)."
+    )
     epsilon_schedule: Literal["constant", "linear", "exponential"] = Field(
         "exponential", description="How epsilon decays per episode, down to epsilon_min."
     )
-    epsilon_decay: float = Field(0.995, gt=0, le=1, description="Factor on epsilon after each episode (exponential).")
-    epsilon_min: float = Field(0.01, ge=0, le=1, description="Floor of epsilon; a smaller epsilon is never raised.")
+    epsilon_decay: Annotated[float, BASIC] = Field(
+        0.995, gt=0, le=1, description="Factor on epsilon after each episode (exponential)."
+    )
+    epsilon_min: Annotated[float, BASIC] = Field(
+        0.01, ge=0, le=1, description="Floor of epsilon; a smaller epsilon is never raised."
+    )
     epsilon_episodes: int = Field(1000, ge=1, description="Episodes until epsilon_min is reached (linear).")
     temperature: float = Field(
         1.0, gt=0, description="Temperature of softmax, in units of reward: small is greedy, large is random."

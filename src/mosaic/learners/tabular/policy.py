@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import Field
 
 from mosaic.core.errors import InputError
+from mosaic.core.files import file_stamp
 from mosaic.core.reference import Options
 from mosaic.envs.codes import flatten_mask, space_code
 from mosaic.learners.tabular.learner import TabularLearner
@@ -56,4 +57,5 @@ kind = PolicyKind(
     make=_make,
     options=SavedTableOptions,
     first="path",
+    version=lambda options: file_stamp(Path(options.path).expanduser()),
 )

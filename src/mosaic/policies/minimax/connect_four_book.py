@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.policies.minimax.connect_four_bits import (
+from mosaic.envs.compiled.board_games.connect_four_bits import (
     COLUMN,
     COLUMNS,
     PITCH,

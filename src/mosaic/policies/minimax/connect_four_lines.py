@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from mosaic.core.numba_cache import njit
+from mosaic.envs.compiled.board_games.connect_four_bits import COLUMNS, PITCH, ROWS
 from mosaic.policies.minimax.connect_four import ConnectFourBoard, landings
-from mosaic.policies.minimax.connect_four_bits import COLUMNS, PITCH, ROWS
 from mosaic.policies.minimax.games import Verdict
 
 _WON = 100_000

@@ -10,8 +10,8 @@ from numba import uint64
 from numpy.typing import NDArray
 
 from mosaic.core.numba_cache import njit
-from mosaic.policies.minimax import connect_four_bits as bits_of
-from mosaic.policies.minimax.connect_four_bits import BOARD, BOTTOM, CELLS, COLUMNS, POSITION_BITS, Bits
+from mosaic.envs.compiled.board_games import connect_four_bits as bits_of
+from mosaic.envs.compiled.board_games.connect_four_bits import BOARD, BOTTOM, CELLS, COLUMNS, POSITION_BITS, Bits
 
 Table = NDArray[np.uint64]  # one entry: horizon, position, and what is known of it
 Scratch = NDArray[np.uint64]  # the ordered moves of every ply

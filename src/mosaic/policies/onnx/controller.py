@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,8 @@ from mosaic.policies.onnx.interface import (
     names,
     not_a_number,
 )
+
+_Row: TypeAlias = "tuple[GraphPolicyController, AgentID, Turn]"  # one decision; the controller has its memory
 
 
 class OnnxGraph:
@@ -122,22 +125,31 @@ class GraphPolicyController:
         if len(seen) == 1 and self._direct:
             for agent, observation in seen.items():
                 return {agent: self._decide(self._plans[agent], observation, turn.action_masks.get(agent))}
-        agents = tuple(seen)
-        if len(agents) == 1 or self._batches:
-            return self._act(agents, turn)
-        actions: dict[AgentID, Action] = {}
-        for agent in agents:
-            actions |= self._act((agent,), turn)
-        return actions
+        rows = [(self, agent, turn) for agent in seen]
+        if len(rows) == 1 or self._batches:
+            return dict(zip(seen, self._act(rows), strict=True))
+        return {row[1]: self._act((row,))[0] for row in rows}
+
+    def sibling(self) -> GraphPolicyController:
+        made = copy(self)
+        made._memory = {}
+        return made
+
+    def act_together(self, turns: Sequence[tuple[GraphPolicyController, Turn]]) -> list[dict[AgentID, Action]]:
+        if len(turns) == 1 or not self._batches:
+            return [each.act(turn) for each, turn in turns]
+        decided = iter(self._act([(each, agent, turn) for each, turn in turns for agent in turn.observations]))
+        return [{agent: next(decided) for agent in turn.observations} for _, turn in turns]
 
     def outputs(self, turn: Turn) -> NDArray[np.float32]:
         """Return the graph's output rows, one per agent; memories stay as they are."""
-        feeds = self._fill(tuple(turn.observations), turn)
+        feeds = self._fill([(self, agent, turn) for agent in turn.observations])
         return np.array(self._rows(self._graph.compute(feeds)), np.float32)
 
     def inputs(self, turn: Turn) -> dict[str, Array]:
         """Return copies of the arrays that the graph is given."""
-        return {name: array.copy() for name, array in self._fill(tuple(turn.observations), turn).items()}
+        rows = [(self, agent, turn) for agent in turn.observations]
+        return {name: array.copy() for name, array in self._fill(rows).items()}
 
     def close(self) -> None:
         pass
@@ -153,33 +165,29 @@ class GraphPolicyController:
         rows = made[self._output]
         return rows if self._columns is None else rows[:, self._columns]
 
-    def _act(self, agents: tuple[AgentID, ...], turn: Turn) -> dict[AgentID, Action]:
-        made = self._graph.compute(self._fill(agents, turn))
-        rows = self._rows(made)
+    def _act(self, rows: Sequence[_Row]) -> list[Action]:
+        """Compute the graph once and return the action of every row."""
+        made = self._graph.compute(self._fill(rows))
         if self._memory_size:
             assert self._state_out is not None
-            for agent, state in zip(agents, made[self._state_out], strict=True):
-                self._memory[agent] = state
-        masks = turn.action_masks
-        return {
-            agent: self._plans[agent].decoder.decode(row, masks.get(agent), self._choose)
-            for agent, row in zip(agents, rows, strict=True)
-        }
+            for (each, agent, _), state in zip(rows, made[self._state_out], strict=True):
+                each._memory[agent] = state
+        return [
+            self._plans[agent].decoder.decode(row, turn.action_masks.get(agent), each._choose)
+            for (each, agent, turn), row in zip(rows, self._rows(made), strict=True)
+        ]
 
-    def _fill(self, agents: tuple[AgentID, ...], turn: Turn) -> dict[str, Array]:
-        plans = [self._plans[agent] for agent in agents]
-        feeds, rows = self._buffers[len(agents)]
-        for place, (agent, plan) in enumerate(zip(agents, plans, strict=True)):
-            observation = turn.observations[agent]
+    def _fill(self, acting: Sequence[_Row]) -> dict[str, Array]:
+        plans = [self._plans[agent] for _, agent, _ in acting]
+        feeds, rows = self._buffers[len(acting)]
+        for place, ((each, agent, turn), plan) in enumerate(zip(acting, plans, strict=True)):
             for name, _, write in plan.codes:
-                write(observation, rows[name][place])
-        if MASK_INPUT in rows:
-            for place, agent in enumerate(agents):
+                write(turn.observations[agent], rows[name][place])
+            if MASK_INPUT in rows:
                 mask = turn.action_masks.get(agent)
                 rows[MASK_INPUT][place] = 1 if mask is None else np.asarray(mask).reshape(-1)
-        if self._memory_size:
-            for place, agent in enumerate(agents):
-                rows[STATE_IN][place] = self._memory.get(agent, 0)
+            if self._memory_size:
+                rows[STATE_IN][place] = each._memory.get(agent, 0)
         return feeds
 
     def _choose(self, logits: NDArray[np.float32]) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from mosaic.core.files import file_stamp
 from mosaic.policies.controller import (
     PolicyController,
     PolicyKind,
@@ -63,4 +64,5 @@ kind = PolicyKind(
     first="path",
     missing=_missing,
     notes=lambda options, request: graph_notes(Path(options.path).expanduser(), options, request),
+    version=lambda options: file_stamp(Path(options.path).expanduser()),
 )

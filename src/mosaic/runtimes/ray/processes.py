@@ -10,16 +10,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
-from mosaic.core.proc import GONE, PROC, environment, pids, read_stat, wait_gone
+from mosaic.core.proc import command_line, environment, open_files, pids, read_stat, wait_gone
+from mosaic.core.system import open_process, send_signal
 
 MARK = "MOSAIC_RAY_SESSION"  # environment variable of everything that a session starts: its directory
-
-_NOT_TO_BE_READ = (*GONE, PermissionError)  # gone meanwhile, or another user's
 
 
 class ProcessIdentity(NamedTuple):
@@ -50,17 +49,17 @@ def kill(processes: Iterable[ProcessIdentity], timeout_s: float) -> None:
     """Kill processes and wait until all are gone or the time is over."""
     deadline_s = monotonic() + timeout_s
     with ExitStack() as stack:
-        handles = [handle for process in processes if (handle := _open(process, stack)) is not None]
-        for handle in handles:
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-        for handle in handles:
+        opened = [(handle, each.pid) for each in processes if (handle := _open(each, stack)) is not None]
+        for handle, pid in opened:
+            send_signal(handle, pid, signal.SIGKILL)
+        for handle, _ in opened:
             wait_gone(handle, deadline_s - monotonic())
 
 
 def _open(process: ProcessIdentity, stack: ExitStack) -> int | None:
     """Return a handle that, unlike a PID, can never refer to another process."""
     try:
-        handle = os.pidfd_open(process.pid)
+        handle = open_process(process.pid)
     except ProcessLookupError:
         return None
     stack.callback(os.close, handle)
@@ -98,27 +97,9 @@ def _is_marked(pid: int, directory: Path) -> bool:
 
 def _is_rays_own(pid: int, directory: Path) -> bool:
     """Return whether a process is Ray's: not its driver or a log reader, which have files open there too."""
-    command = _command_line(pid)
+    command = command_line(pid)
     elsewhere = command.replace(str(directory), "")
     if "ray/" not in elsewhere and "ray::" not in elsewhere:
         return False
     inside = f"{directory}/"
-    return str(directory) in command or any(opened.startswith(inside) for opened in _open_files(pid))
-
-
-def _command_line(pid: int) -> str:
-    try:
-        return (PROC / str(pid) / "cmdline").read_text(errors="replace").replace("\0", " ")
-    except _NOT_TO_BE_READ:
-        return ""
-
-
-def _open_files(pid: int) -> Iterator[str]:
-    folder = PROC / str(pid) / "fd"
-    try:
-        names = os.listdir(folder)
-    except _NOT_TO_BE_READ:
-        return
-    for name in names:
-        with suppress(*_NOT_TO_BE_READ):
-            yield os.readlink(folder / name)
+    return str(directory) in command or any(opened.startswith(inside) for opened in open_files(pid))

@@ -29,8 +29,9 @@ import psutil
 
 from mosaic.core.child_process import restored
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
-from mosaic.core.machine import boot_id, is_current
+from mosaic.core.machine import available_cores, is_current
 from mosaic.core.memory import free_memory
+from mosaic.core.system import boot_id
 from mosaic.runtimes.ray.processes import MARK, ProcessIdentity, kill, processes_of
 
 Record = dict[str, Any]  # JSON: "temp_dir" and "address" or None, "processes" with pid and start_time, "boot"
@@ -152,7 +153,7 @@ def short_temp_dir(preferred: Path) -> Path:
 
 
 def _check_cpus(cpus: int) -> None:
-    there = len(os.sched_getaffinity(0))
+    there = available_cores()
     if cpus > there:
         raise InputError(
             f"The run asks Ray for {cpus} CPUs and this machine gives it {there}. "

@@ -1,0 +1,1 @@
+"""SAC and TD3: actors and twin critics for continuous actions, learned from replayed decisions."""

@@ -1,0 +1,1 @@
+"""AlphaZero: self-play with tree search."""

@@ -1,0 +1,1 @@
+"""Behaviour cloning, alone and with an expert that is asked during rollouts (DAgger)."""

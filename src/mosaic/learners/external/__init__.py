@@ -1,0 +1,1 @@
+"""Learning from envs that run in other programs, which start episodes and ask for actions when they like."""

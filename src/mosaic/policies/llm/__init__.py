@@ -1,0 +1,1 @@
+"""Language models as policies: `llm:MODEL,url=…`."""

@@ -1,0 +1,1 @@
+"""Tree search with a policy's network: the policy `search:run:ID`, and AlphaZero's self-play."""

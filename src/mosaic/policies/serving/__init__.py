@@ -1,0 +1,1 @@
+"""Policies for programs that own their environment: calls, episodes of clients, decisions in batches."""
