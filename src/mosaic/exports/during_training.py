@@ -27,6 +27,7 @@ from mosaic.store.checkpoints import (
     holding,
     list_checkpoints,
     newest_first,
+    prune,
 )
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.reader import follow
@@ -116,10 +117,11 @@ class _RunExports:
 
     def _export(self, moment: Moment, checkpoint: Checkpoint) -> bool:
         """Return whether it was tried; a checkpoint that was removed meanwhile is not."""
-        with holding(self.folder, checkpoint, self.retention) as there:
-            if there:
+        with holding(checkpoint.path) as held:
+            if held is not None:
                 self._report(moment, checkpoint, self._ended_job(self._request(moment, checkpoint)))
-        return there
+        prune(self.folder, self.retention)
+        return held is not None
 
     def _request(self, moment: Moment, checkpoint: Checkpoint) -> ExportRequest:
         options = self.config.model_dump(include=set(ExportOptions.model_fields))

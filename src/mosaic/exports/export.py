@@ -24,7 +24,7 @@ from mosaic.exports.progress import ExportProgress, ProgressReport, Step, ignore
 from mosaic.exports.tracing import OBSERVATIONS, ExportSettings, TracedPolicy, trace_policy
 from mosaic.store.archives.trust import require_trust_in_env
 from mosaic.store.checkpoint_record import Checkpoint, environment_of
-from mosaic.store.checkpoints import Which, find_checkpoint
+from mosaic.store.checkpoints import Which, held_checkpoint
 from mosaic.store.store import Store
 
 MAPPING = "policies.json"
@@ -87,10 +87,10 @@ def export(
             )
     if environment is not None:
         raise InputError(f"'{run}' names its env: --env belongs to checkpoints of other programs. Leave it out.")
-    found = find_checkpoint(Store().resolve(run), checkpoint)
-    require_trust_in_env(found)
     chosen = settings or ExportSettings()
-    return export_to(found, Path(out).expanduser(), policies, chosen, overwrite=overwrite, on_progress=on_progress)
+    with held_checkpoint(Store().resolve(run), checkpoint) as found:
+        require_trust_in_env(found)
+        return export_to(found, Path(out).expanduser(), policies, chosen, overwrite=overwrite, on_progress=on_progress)
 
 
 def export_to(

@@ -184,7 +184,7 @@ def _traced(make: Callable[[], Any], opset: int = OPSETS[1]) -> Any:
     """Call torch's exporter, whose warnings concern branches that do not depend on data."""
     from torch.onnx.errors import UnsupportedOperatorError
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _graphs_not_printed():
         warnings.simplefilter("ignore")
         try:
             return make()
@@ -194,6 +194,23 @@ def _traced(make: Callable[[], Any], opset: int = OPSETS[1]) -> Any:
             raise _not_in_opset(str(error), opset) from error
         except Exception as error:  # torch raises many kinds for what it cannot trace
             raise MosaicError(f"The policy's network cannot be traced: {str(error).strip()[:500]}") from error
+
+
+@contextmanager
+def _graphs_not_printed() -> Iterator[None]:
+    """Keep torch from printing the graph of what it cannot write, which it does whether or not it was asked to."""
+    import torch
+
+    name = "_jit_onnx_log"
+    printing = getattr(torch._C, name, None)
+    if printing is None:
+        yield
+        return
+    setattr(torch._C, name, lambda *said: None)
+    try:
+        yield
+    finally:
+        setattr(torch._C, name, printing)
 
 
 def _not_in_opset(reason: str, opset: int) -> MosaicError:

@@ -42,8 +42,15 @@ def record(
     seed: int = 0,
     report: StepReport = ignore_step,
 ) -> list[Sample]:
-    """Play the env until these agents have made `count` observations; in every other episode they play at random."""
+    """Play the env until these agents have made `count` observations; in every other episode they play at random.
+
+    An env of another program cannot be played: if its options name one with the same spaces, that is played instead.
+    """
     found: list[Sample] = []
+    if config.family == "external":
+        if not config.options.get("env"):
+            return found
+        config = EnvironmentConfig(env_id=str(config.options["env"]))
     with closing(make_env(config)) as env, closing(load_policy("random", env.spec)) as others:
         for episode in range(count):
             turn = env.reset(child_seed(seed, "export", episode))

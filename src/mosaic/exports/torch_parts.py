@@ -142,7 +142,10 @@ def build_actor(
 
 
 class Finish(nn.Module):
-    """RLlib's last steps of a Box action: squashed to ±1, then scaled from ±1 to the bounds."""
+    """Last steps of a Box action: squashed to ±1, then scaled from ±1 to the bounds.
+
+    Outputs after the action's numbers, such as deviations, are left out.
+    """
 
     def __init__(self, space: spaces.Box, *, squash: bool, scale: bool) -> None:
         super().__init__()
@@ -154,6 +157,7 @@ class Finish(nn.Module):
         self.register_buffer("span", torch.as_tensor(high - low if scale else np.zeros_like(low)))
 
     def forward(self, outputs: Tensor) -> Tensor:
+        outputs = outputs[:, : self.low.shape[0]]
         if self._squash:
             outputs = torch.tanh(outputs)
         return self.low + (outputs + 1.0) * self.span / 2.0 if self._scale else outputs

@@ -7,7 +7,6 @@ period.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -18,14 +17,14 @@ from time import monotonic
 from types import TracebackType
 
 from mosaic.core.errors import MosaicError
-from mosaic.runs.processes import below, end_all
+from mosaic.core.system import adopt_orphans, close_files_from, wait_for_child
+from mosaic.runs.processes import Row, below, end_all, marked
 
 LOG = "supervisor.log"  # in the run's folder
 HELD = 4  # exit code of a supervisor: another process holds the run
 ORPHANS_END_WITHIN_S = 10.0  # on their own, after the death of their supervisor: a worker saves meanwhile
 _KILL_WITHIN_S = 5.0
 
-_PR_SET_CHILD_SUBREAPER = 36
 _READY = b"ready"
 _LONGEST = 4000  # bytes of a reason, which a pipe takes at once
 
@@ -42,9 +41,9 @@ def detach(log: Path) -> Callable[[], None]:
         _leave(answer, log)
     os.close(answer)
     os.setsid()
-    adopt_orphans()
+    adopts = adopt_orphans()
     if supervisor := os.fork():
-        _guard(supervisor)
+        _guard(supervisor, "" if adopts else log.parent.name)
 
     def say_why(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         match error:
@@ -69,23 +68,40 @@ def detach(log: Path) -> Callable[[], None]:
     return say_ready
 
 
-def _guard(supervisor: int) -> None:
-    """Wait for the supervisor to end; if it was killed, end the processes it left."""
+def _guard(supervisor: int, run_id: str) -> None:
+    """Wait for the supervisor to end; if it was killed, end the processes it left.
+
+    With a run's id these are found by their mark, because orphans do not become our children on this system.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # meant for the supervisor, which then stops its run
     nothing = os.open(os.devnull, os.O_RDWR)
     for each in (0, 1, 2):
         os.dup2(nothing, each)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # above all the run's lock, which only the supervisor may hold
+    close_files_from(3)  # above all the run's lock, which only the supervisor may hold
     _, status = os.waitpid(supervisor, 0)
     if os.WIFSIGNALED(status):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
         deadline_s = monotonic() + ORPHANS_END_WITHIN_S
-        while _reap(0.1) and monotonic() < deadline_s:
+        while _are_left(run_id) and monotonic() < deadline_s:
             pass
-        while _reap(0.1):  # however long it takes: nothing else would end the processes that are left
-            end_all(lambda: below(os.getpid()), monotonic() + _KILL_WITHIN_S)
+        while _are_left(run_id):  # however long it takes: nothing else would end the processes that are left
+            end_all(lambda: _left(run_id), monotonic() + _KILL_WITHIN_S)
     os._exit(0)
+
+
+def _are_left(run_id: str, wait_s: float = 0.1) -> bool:
+    """Wait a while for processes of the run to end; return whether there are any."""
+    children = _reap(wait_s)
+    if not run_id:
+        return children
+    if not children:
+        wait_for_child(wait_s)
+    return bool(_left(run_id))
+
+
+def _left(run_id: str) -> set[Row]:
+    return {row for row in marked(run_id) if row.pid != os.getpid()} if run_id else below(os.getpid())
 
 
 def _reap(wait_s: float) -> bool:
@@ -99,7 +115,7 @@ def _reap(wait_s: float) -> bool:
                 break
         except ChildProcessError:
             return False
-    signal.sigtimedwait([signal.SIGCHLD], wait_s)
+    wait_for_child(wait_s)
     return True
 
 
@@ -123,11 +139,3 @@ def _redirect(log: Path) -> None:
         os.dup2(source, target)
     os.close(nothing)
     os.close(written)
-
-
-def adopt_orphans() -> None:
-    """Become the subreaper: orphaned descendants are reparented to us, not to init, so no process of a run escapes."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

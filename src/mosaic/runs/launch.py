@@ -12,6 +12,7 @@ from mosaic.core.child_process import module_command
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.interrupts import raise_if_pressed
 from mosaic.core.proc import wait_gone
+from mosaic.core.system import open_process
 from mosaic.runs.daemonize import HELD
 from mosaic.runs.processes import MARK, is_alive
 from mosaic.store.archives.trust import VARIABLE
@@ -30,8 +31,11 @@ class StartError(MosaicError):
     """Error for a supervisor that could not start the run."""
 
 
-def start_attempt(folder: RunFolder, attempt: int, *, trust: bool = False) -> None:
-    """Return once the worker process exists and commands are read; of several concurrent callers, one succeeds."""
+def start_attempt(folder: RunFolder, attempt: int, *, trust: bool = False, inherited: tuple[int, ...] = ()) -> None:
+    """Return once the worker process exists and commands are read; of several concurrent callers, one succeeds.
+
+    The supervisor keeps the `inherited` descriptors open until the attempt has ended.
+    """
     argv = module_command("mosaic.runs.supervisor", str(folder.path), str(attempt))
     environment = {name: value for name, value in os.environ.items() if name != MARK}
     if trust:
@@ -42,6 +46,8 @@ def start_attempt(folder: RunFolder, attempt: int, *, trust: bool = False) -> No
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        pass_fds=inherited,
+        process_group=0,  # Ctrl-C in the terminal is for the caller, which stops the run once it is started
         text=True,
         errors="replace",
         check=False,
@@ -81,7 +87,7 @@ def sleep_between_polls(record: RunState) -> None:
         time.sleep(_LOOK_EVERY_S)
         return
     try:
-        handle = os.pidfd_open(supervisor.pid)
+        handle = open_process(supervisor.pid)
     except ProcessLookupError:
         return
     try:

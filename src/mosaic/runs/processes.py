@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 
 from mosaic.core.machine import is_current
 from mosaic.core.proc import environment, pids, read_stat, wait_gone
+from mosaic.core.system import open_process, send_signal
 from mosaic.store.run_folder import MARK as MARK
 
 
@@ -37,6 +38,7 @@ class Row:
     start_time: float
     parent: int = field(compare=False)
     memory_mb: float = field(compare=False)  # resident
+    cpu_s: float = field(default=0.0, compare=False)
     boot: str = field(default="", compare=False)
 
 
@@ -49,7 +51,7 @@ def look(pid: int) -> Row | None:
 def _look(pid: int) -> tuple[Row, bool] | None:
     """Return a process and whether it is alive; None if its PID is free."""
     stat = read_stat(pid)
-    return None if stat is None else (Row(pid, stat.start_time, stat.parent, stat.memory_mb), stat.alive)
+    return None if stat is None else (Row(pid, stat.start_time, stat.parent, stat.memory_mb, stat.cpu_s), stat.alive)
 
 
 def is_alive(process: Identified) -> bool:
@@ -111,16 +113,16 @@ def _kill(processes: Iterable[Identified], deadline_s: float) -> None:
         for process in processes:
             handle = _open(process, stack)
             if handle is not None:
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                send_signal(handle, process.pid, signal.SIGKILL)
                 handles.append(handle)
         for handle in handles:
             wait_gone(handle, deadline_s - monotonic())
 
 
 def _open(process: Identified, stack: ExitStack) -> int | None:
-    """Open a pidfd, which unlike a PID can never refer to another process."""
+    """Open a handle on the process, if it is still the same one."""
     try:
-        handle = os.pidfd_open(process.pid)
+        handle = open_process(process.pid)
     except ProcessLookupError:
         return None
     stack.callback(os.close, handle)

@@ -8,6 +8,7 @@ from time import monotonic
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.proc import wait_gone
+from mosaic.core.system import open_process
 from mosaic.runs.processes import Row, below, end_all, is_alive, look, marked
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ProcessRecord, RunState
@@ -59,7 +60,7 @@ def _leftovers(run_id: str, known: Iterable[ProcessRecord]) -> set[Row]:
 def _await(process: ProcessRecord, grace_s: float) -> None:
     """Give the process time to end by itself."""
     try:
-        handle = os.pidfd_open(process.pid)
+        handle = open_process(process.pid)
     except ProcessLookupError:
         return
     try:

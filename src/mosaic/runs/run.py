@@ -24,6 +24,7 @@ from mosaic.store.store import Store
 if TYPE_CHECKING:
     from mosaic.config.run import RunConfig
     from mosaic.store.checkpoints import Checkpoint
+    from mosaic.store.labels import LabelChange
     from mosaic.store.logs import Stream
     from mosaic.telemetry.curves.columns import Values
     from mosaic.telemetry.events.event import MetricEvent
@@ -200,6 +201,12 @@ class Run:
         if record is None:
             raise self._too_long("end", timeout_s or 0.0)
         return record.state
+
+    def label(self, change: LabelChange) -> None:
+        """Change the labels that `change` sets: name, tags, note, hidden."""
+        from mosaic.store.labels import change_labels
+
+        change_labels(self.folder, change)
 
     def delete(self) -> None:
         """Delete the folder with everything in it. A live run must be stopped first."""

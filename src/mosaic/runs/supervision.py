@@ -12,7 +12,7 @@ from typing import assert_never
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.files import sync_file
-from mosaic.core.machine import boot_id
+from mosaic.core.system import boot_id
 from mosaic.runs.control import read_command
 from mosaic.runs.daemonize import LOG
 from mosaic.runs.lifecycle import (

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from mosaic.core.files import sync_folder
-from mosaic.core.machine import boot_id
+from mosaic.core.system import adopt_orphans, boot_id
 from mosaic.runs.control import open_control
-from mosaic.runs.daemonize import HELD, LOG, adopt_orphans, detach
+from mosaic.runs.daemonize import HELD, LOG, detach
 from mosaic.runs.processes import look
 from mosaic.runs.worker_process import WorkerProcess, enter
 from mosaic.store.atomic import Reserve, write_atomic

@@ -11,6 +11,7 @@ from mosaic.config.loading import dump_run_config, parse_run_config, with_curren
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import MosaicError, check_keywords
 from mosaic.core.interrupts import ctrl_c_kept
+from mosaic.envs.families.external import ask_first_program
 from mosaic.envs.objects import Environment, stored_environment
 from mosaic.runs.run import Run
 from mosaic.runs.trainer import Asked, Trainer, read_config
@@ -93,6 +94,7 @@ def train(
     check_keywords(train, settings, RunSettings)
     trainer = Trainer(home)
     config = _with(_config(asked, trainer.store.home, dict(settings.get("options") or {})), settings)
+    config = config.model_copy(update={"environment": ask_first_program(config.environment)})
     told = (callbacks,) if callable(callbacks) else tuple(callbacks)
     if seeds is not None:
         return [_finish(run, told) for run in trainer.submit_group(config, seeds, start=False)]

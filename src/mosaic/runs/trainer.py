@@ -13,8 +13,9 @@ from mosaic.config.file_formats import read_document
 from mosaic.config.loading import load_run_config, parse_run_config
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, unknown
-from mosaic.core.reference import parse_options, split_reference
+from mosaic.core.reference import parse_options, split_reference, without_search
 from mosaic.core.seeding import child_seed
+from mosaic.runs.launch import RunAliveError
 from mosaic.runs.run import Run
 from mosaic.store.archives.trust import require_trust_in_file, require_trust_to_play
 from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint, list_checkpoints
@@ -25,7 +26,7 @@ from mosaic.store.projects.registry import ProjectRegistry
 from mosaic.store.run_folder import new_run_id
 from mosaic.store.state import State
 from mosaic.store.store import Store
-from mosaic.workers.api import ChecksInit
+from mosaic.workers.api import ChecksDataset, ChecksInit
 from mosaic.workers.registry import load_worker, parse_params
 from mosaic.workers.resolution import ResolvedConfig, resolve
 
@@ -54,7 +55,7 @@ def check_mentioned_runs(config: RunConfig, store: Store, *, trust: bool | None 
 
     A run that has saved nothing yet may still do so in time.
     """
-    for reference in _references(config):
+    for reference in map(without_search, _references(config)):
         kind, text = split_reference(reference)
         if kind == "run":
             asked = parse_run_reference(parse_options(reference, text, RunPolicyOptions, first="run").run)
@@ -78,6 +79,15 @@ def check_init(resolved: ResolvedConfig, store: Store) -> None:
     if source is not None:
         options = parse_params(worker, config.training.algorithm or "", dict(config.training.params))
         worker.check_init(config, options, spec, source)
+
+
+def check_dataset(resolved: ResolvedConfig, store: Store) -> None:
+    """Raise InputError for recorded steps to learn from that are missing or do not fit."""
+    config, spec = resolved.config, resolved.spec
+    worker = load_worker(config.training.worker or "")
+    if spec is not None and isinstance(worker, ChecksDataset):
+        options = parse_params(worker, config.training.algorithm or "", dict(config.training.params))
+        worker.check_dataset(config, options, spec, store.home)
 
 
 def _find(run: str, which: Which, policy: str | None, store: Store) -> Checkpoint | None:
@@ -127,14 +137,19 @@ class Trainer:
         return self._create(resolved, group or "", start)
 
     def check(self, resolved: ResolvedConfig) -> None:
-        """Raise InputError for runs and weights that the configuration names and that are missing or do not fit."""
+        """Raise InputError for runs, weights and datasets that are named and are missing or do not fit."""
         check_mentioned_runs(resolved.config, self.store)
         check_init(resolved, self.store)
+        check_dataset(resolved, self.store)
 
     def submit_group(self, config: Asked | ResolvedConfig, seeds: int, *, start: bool = True) -> list[Run]:
         """Create runs that differ only in the seed, so that their curves can be aggregated."""
         asked = config.asked if isinstance(config, ResolvedConfig) else read_config(config)
         group, members = group_members(asked, seeds)
+        if asked.environment.family == "external" and seeds > 1:
+            raise InputError(
+                f"{asked.environment.id}: one run listens on a port, and {seeds} would. Leave --seeds out."
+            )
         resolved = config if isinstance(config, ResolvedConfig) else resolve(asked)
         self.check(resolved)
         return [self._create(resolved.renamed(member), group, start) for member in members]
@@ -159,8 +174,19 @@ class Trainer:
     def _create(self, resolved: ResolvedConfig, group: str, start: bool) -> Run:
         run = Run(self.store, self.store.create(resolved.config, group=group, asked=resolved.asked))
         if start:
-            run.start()
+            _start(run)
         return run
+
+
+def _start(run: Run) -> None:
+    """Start a new run, which waits in the queue for a moment: a server of this store may start it first."""
+    try:
+        run.start()
+    except RunAliveError:
+        pass
+    except InputError:
+        if run.state is State.QUEUED:
+            raise
 
 
 def read_config(asked: Asked) -> RunConfig:

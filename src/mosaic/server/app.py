@@ -13,17 +13,33 @@ from starlette.concurrency import run_in_threadpool
 
 from mosaic.config.run import RunConfig
 from mosaic.core.version import VERSION
+from mosaic.policies.serving.service import PolicyService
 from mosaic.runs.trainer import Trainer
 from mosaic.server.auth.guard import Guard
 from mosaic.server.auth.programs import ProgramRule
 from mosaic.server.auth.token import ensure_token
 from mosaic.server.context import DoctorFinding, ServerContext, ServerSettings
-from mosaic.server.errors import REFUSALS, answer_errors
+from mosaic.server.errors import REFUSALS, answer_errors, status_of
 from mosaic.server.evaluations.jobs import EvaluationJobs
 from mosaic.server.play.registry import Matches
+from mosaic.server.policy_source import NamedPolicies
 from mosaic.server.queue.dispatcher import Dispatcher
 from mosaic.server.queue.idempotency import Submissions
-from mosaic.server.routes import catalog, events, examinations, exports, files, frames, metrics, projects, runs
+from mosaic.server.routes import (
+    catalog,
+    demos,
+    events,
+    examinations,
+    exports,
+    files,
+    frames,
+    metrics,
+    policy,
+    projects,
+    relay,
+    runs,
+    searches,
+)
 from mosaic.server.routes import matches as match_routes
 
 
@@ -41,24 +57,30 @@ def create_app(
     context = ServerContext(store, trainer, settings, Submissions(store.home), dispatcher, doctor, examined, programs)
 
     matches = Matches(store.home, programs=programs)
+    source = NamedPolicies(programs)
+    service = PolicyService(source, status_of=status_of)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         if settings.start_queued:
             dispatcher.open()
-        yield
+        async with policy.running(service, source):
+            yield
         await run_in_threadpool(matches.close)
         await run_in_threadpool(examined.close)
         await run_in_threadpool(dispatcher.close)
 
     # FastAPI's documentation pages load their scripts from other hosts, so they are disabled.
     app = FastAPI(title="Mosaic", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)
-    for part in (runs, metrics, events, frames, catalog, projects, exports, files):
+    for part in (runs, metrics, events, frames, catalog, projects, exports, files, searches, relay):
         app.include_router(part.routes(context), responses=REFUSALS)
+    app.include_router(demos.routes(context, matches), responses=REFUSALS)
     app.include_router(match_routes.routes(matches), responses=REFUSALS)
     app.include_router(examinations.routes(examined, matches), responses=REFUSALS)
+    app.include_router(policy.routes(service, source), responses=REFUSALS)
     answer_errors(app)
-    app.add_middleware(Guard, token=token, hosts=settings.hosts, largest_body=settings.largest_body)
+    larger = {f"{policy.PREFIX}/": policy.LARGEST_CALL, f"{demos.PREFIX}/": demos.LARGEST_UPLOAD}
+    app.add_middleware(Guard, token=token, hosts=settings.hosts, largest_body=settings.largest_body, larger=larger)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     app.state.context, app.state.matches = context, matches
     return app

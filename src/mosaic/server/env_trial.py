@@ -9,7 +9,6 @@ import resource
 import subprocess
 import sys
 from functools import lru_cache
-from pathlib import Path
 from threading import BoundedSemaphore
 
 from mosaic.config.sections import EnvironmentConfig
@@ -79,8 +78,9 @@ def _is_memory_error(error: BaseException | None) -> bool:
 
 def _size() -> int:
     """Return the current address space of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    return pages * resource.getpagesize()
+    import psutil
+
+    return int(psutil.Process().memory_info().vms)
 
 
 if __name__ == "__main__":

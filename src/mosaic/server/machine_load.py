@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from time import monotonic
 
 import psutil
 
+from mosaic.core.machine import GPU_TABLE, has_gpu_tool, parse_gpus
 from mosaic.server.schemas import ResponseModel
 
-_TOOL = "nvidia-smi"
-_QUERY = "--query-gpu=name,utilization.gpu,memory.used,memory.total"
 _WITHIN_S = 5.0
 _GPUS_FRESH_S = 5.0  # the tool takes a good part of a second
 
@@ -50,22 +48,11 @@ class MachineMeter:
 
 def read_gpus() -> tuple[GpuLoad, ...]:
     """Return the load of each GPU; none where the tool is missing or the driver does not respond."""
-    if shutil.which(_TOOL) is None:
+    if not has_gpu_tool():
         return ()
-    command = [_TOOL, _QUERY, "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
+        done = subprocess.run(GPU_TABLE, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
     except subprocess.TimeoutExpired:
         return ()
-    return parse_gpus(done.stdout) if done.returncode == 0 else ()
-
-
-def parse_gpus(table: str) -> tuple[GpuLoad, ...]:
-    """Return the GPUs of the tool's table; a value that a GPU does not report, `[N/A]`, counts as 0."""
-    found = []
-    for line in table.splitlines():
-        name, *texts = (part.strip() for part in line.rsplit(",", 3))
-        if len(texts) == 3:
-            busy, used, total = (float(text) if text.replace(".", "", 1).isdigit() else 0.0 for text in texts)
-            found.append(GpuLoad(name=name, busy=busy, used_gb=used * 2**20 / 1e9, memory_gb=total * 2**20 / 1e9))
-    return tuple(found)
+    found = parse_gpus(done.stdout) if done.returncode == 0 else ()
+    return tuple(GpuLoad(**gpu._asdict()) for gpu in found)

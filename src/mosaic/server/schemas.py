@@ -28,6 +28,12 @@ class Health(ResponseModel):
     stuck: dict[str, str] = Field(description="Queued runs that this server could not start, and why.")
 
 
+class QueuedRow(ResponseModel):
+    run_id: str
+    position: int = Field(description="Place in the order in which queued runs will start, from 1.")
+    reason: str = Field(description="Why it has not been started yet.")
+
+
 class Events(ResponseModel):
     events: list[dict[str, object]]
     last_seq: int = Field(description="Ask with after_seq = this for what comes next.")

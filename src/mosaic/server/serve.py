@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 from collections.abc import Callable, Iterable
@@ -15,6 +16,7 @@ from urllib.parse import urlencode
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from mosaic.core.errors import InputError
 from mosaic.server.app import create_app
@@ -22,10 +24,14 @@ from mosaic.server.auth.hosts import allowed_hosts, is_loopback
 from mosaic.server.auth.token import read_token, token_file
 from mosaic.server.client.address import DEFAULT_HOST, DEFAULT_PORT
 from mosaic.server.context import DoctorFinding, ServerSettings
+from mosaic.server.routes.policy import LARGEST_CALL
 from mosaic.store.archives.trust import VARIABLE as TRUST
 from mosaic.store.store import Store
 
 REQUEST_WITHIN_S = 30.0  # from the first byte, or from the start of the connection, to the end of the headers
+_NEW_OBJECTS = (
+    50_000  # before a search for garbage; with Python's own 700, the messages of 64 clients cause one after another
+)
 _PATIENCE_S = 3  # for requests in progress when the server ends
 
 if TYPE_CHECKING:
@@ -74,6 +80,17 @@ class TimedProtocol(_Protocol):
             self.transport.close()
 
 
+class SteadyWebSocket(WebSocketsSansIOProtocol):
+    """WebSocket that stops reading only while a message waits; uvicorn's stops and starts again for every message."""
+
+    def send_receive_event_to_app(self) -> None:
+        first = self.queue.empty() and not self.read_paused
+        self.read_paused |= first  # uvicorn stops reading where this is False
+        super().send_receive_event_to_app()
+        if first:
+            self.read_paused = False
+
+
 class Listening(NamedTuple):
     """A server that accepts connections from now on, though it responds a moment later."""
 
@@ -98,12 +115,13 @@ class ListenAddress:
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT  # 0: a free one
     allow_public: bool = False  # whether other machines may reach it
+    command: str = "serve"  # of `mosaic`, for messages
 
     def check(self) -> None:
         if not self.allow_public and not is_loopback(self.host):
             raise InputError(
                 f"'{self.host}' can be reached from other machines. To reach this one from elsewhere, use ssh: "
-                "mosaic runs list --server ssh://HOST. If you do want a public server, type: mosaic serve "
+                f"mosaic runs list --server ssh://HOST. If you do want a public server, type: mosaic {self.command} "
                 f"--host {self.host} --allow-public"
             )
 
@@ -134,16 +152,14 @@ def serve(
     address.check()
     store, say = Store(home), frontend.say
     settings = replace(settings or ServerSettings(), hosts=allowed_hosts(address.host))
-    if not settings.allow_programs:
-        os.environ.pop(TRUST, None)  # nor does it run the code of foreign runs
-    os.environ["MOSAIC_HOME"] = str(store.home)  # `run:` policies of matches are found in the same store
-    listener = _listen(address)
+    confine(store.home, allow_programs=settings.allow_programs)
+    listener = listen(address)
     with listener:
         app = create_app(store.home, settings, frontend.doctor)
         if frontend.add_pages is not None:
             frontend.add_pages(app)
-        server = uvicorn.Server(_config(app))
-        listening = Listening(_address(listener), read_token(store.home), app, lambda: _end(server))
+        server = uvicorn.Server(server_config(app))
+        listening = Listening(address_of(listener), read_token(store.home), app, lambda: _end(server))
         say(f"Mosaic listens on {listening.address}")
         if frontend.add_pages is not None:
             say(f"Open {listening.link('/')}")
@@ -152,23 +168,39 @@ def serve(
             say("Requests may name code and programs: anyone with the token can run anything as this user.")
         if frontend.greet is not None:
             frontend.greet(listening)
-        with suppress(KeyboardInterrupt):  # the normal way to end a server
-            server.run([listener])
+        run_server(server, listener)
     say("The server has ended. Active runs continue.")
+
+
+def confine(home: Path, *, allow_programs: bool) -> None:
+    """Prepare this process for requests: one that may not name programs does not run the code of foreign runs."""
+    if not allow_programs:
+        os.environ.pop(TRUST, None)
+    os.environ["MOSAIC_HOME"] = str(home)  # `run:` policies of matches are found in the same store
+
+
+def run_server(server: uvicorn.Server, listener: socket.socket) -> None:
+    """Serve until Ctrl-C, with few searches for garbage, which stop all requests: never in what was loaded before."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
+    with suppress(KeyboardInterrupt):  # the normal way to end a server
+        server.run([listener])
 
 
 def _end(server: uvicorn.Server) -> None:
     server.should_exit = True
 
 
-def _config(app: object) -> uvicorn.Config:
+def server_config(app: object) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         access_log=False,  # request URLs are private, and must not appear in logs
+        log_config=None,  # its own would close the handlers of every other library in this process
         log_level="warning",
         http=TimedProtocol,
-        ws="websockets-sansio",
-        ws_max_size=1 << 16,  # clients send only short messages
+        ws=SteadyWebSocket,
+        ws_max_size=LARGEST_CALL,
         ws_per_message_deflate=False,
         proxy_headers=False,
         server_header=False,
@@ -176,7 +208,8 @@ def _config(app: object) -> uvicorn.Config:
     )
 
 
-def _listen(address: ListenAddress) -> socket.socket:
+def listen(address: ListenAddress) -> socket.socket:
+    """Return a socket that accepts connections."""
     host, port = address.host, address.port
     try:
         family, kind, protocol, _, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -190,11 +223,12 @@ def _listen(address: ListenAddress) -> socket.socket:
     except (OSError, OverflowError) as error:
         listener.close()
         raise InputError(
-            f"Mosaic cannot listen on {host} port {port}: {error}. Type another: mosaic serve --port {port + 1}"
+            f"Mosaic cannot listen on {host} port {port}: {error}. "
+            f"Type another: mosaic {address.command} --port {port + 1}"
         ) from error
     return listener
 
 
-def _address(listener: socket.socket) -> str:
+def address_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

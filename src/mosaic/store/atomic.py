@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from mosaic.core import files
+from mosaic.core.system import allocate
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.run_folder import RunFolder
 
@@ -80,7 +81,7 @@ class Reserve:
         except OSError as error:
             raise self._no_room(error) from error
         try:
-            os.posix_fallocate(descriptor, 0, _RESERVED_BYTES)
+            allocate(descriptor, _RESERVED_BYTES)
         except OSError as error:
             self.give_back()
             raise self._no_room(error) from error

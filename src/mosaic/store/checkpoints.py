@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import secrets
@@ -10,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock
 from typing import Literal, TypeAlias, overload
 
 from mosaic.core.errors import InputError
@@ -43,8 +43,10 @@ __all__ = [
     "Provenance",
     "Retention",
     "find_checkpoint",
+    "held_checkpoint",
     "holding",
     "list_checkpoints",
+    "prune",
     "write_checkpoint",
 ]
 
@@ -53,8 +55,6 @@ Which: TypeAlias = Literal["latest", "best"] | int
 # A checkpoint that is being replaced is called .old-STEP until the new one is in its place.
 _NAME = re.compile(r"(?P<old>\.old-)?(?P<steps>0|[1-9][0-9]*)")
 _THIS_PROCESS = secrets.token_hex(4)
-_held: set[Path] = set()  # by threads of this process, the one that writes and removes
-_removing = Lock()
 
 
 def best_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
@@ -117,33 +117,60 @@ def write_checkpoint(
         if isinstance(error, OSError | StorageError | DamagedError):
             raise StorageError(_not_written(folder, contents.env_steps, error)) from error
         raise
-    _prune(folder, retention, read_checkpoint(path))
+    prune(folder, retention, read_checkpoint(path))
     return path
 
 
 @contextmanager
-def holding(folder: RunFolder, checkpoint: Checkpoint, retention: Retention) -> Iterator[bool]:
-    """Keep a checkpoint while another thread of this process writes new ones; yield whether it is still there.
+def holding(path: Path) -> Iterator[int | None]:
+    """Keep the checkpoint at this path from being pruned; yield the descriptor of its lock, or None if it is gone.
 
-    What is not to be kept is removed afterwards.
+    Any process may hold it, also one that inherits the descriptor; the kernel releases what a killed process held. The
+    run that writes checkpoints removes it when it next prunes them.
     """
-    with _removing:
-        _held.add(checkpoint.path)
     try:
-        yield checkpoint.path.exists()
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)  # waits for a removal that has begun
+        yield lock if os.fstat(lock).st_ino == _inode(path) else None
     finally:
-        with _removing:
-            _held.discard(checkpoint.path)
-        newest = newest_first(list_checkpoints(folder))
-        if newest:
-            _prune(folder, retention, newest[0])
+        os.close(lock)
 
 
-def _prune(folder: RunFolder, retention: Retention, written: Checkpoint) -> None:
-    with _removing:
-        for old in retention.dispensable(list_checkpoints(folder), written):
-            if old.path not in _held:
-                _remove(old.path)
+@contextmanager
+def held_checkpoint(folder: RunFolder, which: Which = "latest") -> Iterator[Checkpoint]:
+    """Find a checkpoint, see `find_checkpoint`, and keep it from being pruned while it is read."""
+    while True:
+        found = find_checkpoint(folder, which)
+        with holding(found.path) as lock:
+            if lock is not None:
+                yield found
+                return
+
+
+def prune(folder: RunFolder, retention: Retention, written: Checkpoint | None = None) -> None:
+    """Remove what is not to be kept and not being held; `written`, by default the newest, stays."""
+    there = list_checkpoints(folder)
+    for old in retention.dispensable(there, written or newest_first(there)[0]) if there else ():
+        _remove_unless_held(old.path)
+
+
+def _remove_unless_held(path: Path) -> None:
+    try:
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:  # by another thread of the run
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(lock).st_ino == _inode(path):
+            _remove(path)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(lock)
 
 
 def list_checkpoints(folder: RunFolder) -> list[Checkpoint]:

@@ -11,11 +11,13 @@ from pydantic import Field
 from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.store.views import ReadModel
 
-FilePurpose: TypeAlias = Literal["config", "game", "checkpoint"]
+FilePurpose: TypeAlias = Literal["config", "game", "checkpoint", "episode", "folder"]
 SUFFIXES: dict[FilePurpose, tuple[str, ...]] = {
     "config": (".yaml", ".yml", ".toml", ".json"),
     "game": (".py", ".godot", ".x86_64", ".pck", ".exe", ".app"),
     "checkpoint": (".zip", ".onnx", ".mosaic"),
+    "episode": (".json",),
+    "folder": (),  # to write into
 }
 MOST_ENTRIES = 1000
 MOST_CONFIG_BYTES = 256 << 10

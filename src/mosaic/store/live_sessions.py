@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mosaic.core.errors import InputError, unknown
-from mosaic.core.machine import boot_id, is_current
+from mosaic.core.machine import is_current
 from mosaic.core.proc import started_at
+from mosaic.core.system import boot_id
 from mosaic.runners.live_screen import LiveScreen
 from mosaic.store.atomic import private_folder, remove_folder
 from mosaic.store.errors import StorageError, reason

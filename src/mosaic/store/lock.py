@@ -1,19 +1,16 @@
 """Lock on a run's folder, held by its live supervisor; the kernel releases it when the process dies.
 
-The lock belongs to the open file (F_OFD_SETLK), not to the process, and can be tested without being taken
-(F_OFD_GETLK): a reader never makes a starting supervisor believe that another process has the run.
+The lock belongs to the open file, not to the process, and can be tested without being taken: a reader never makes a
+starting supervisor believe that another process has the run.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 from types import TracebackType
 
+from mosaic.core.system import is_locked, take_lock
 from mosaic.store.run_folder import RunFolder
-
-_FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, pid
 
 
 class RunLock:
@@ -31,10 +28,13 @@ class RunLock:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             return False  # the run is gone
-        if _take(descriptor) and self._is_mine(descriptor):
-            self._descriptor = descriptor
-            return True
-        os.close(descriptor)
+        try:
+            if take_lock(descriptor) and self._is_mine(descriptor):
+                self._descriptor = descriptor
+                return True
+        finally:
+            if self._descriptor is None:
+                os.close(descriptor)
         return False
 
     def _is_mine(self, descriptor: int) -> bool:
@@ -66,22 +66,6 @@ def held(folder: RunFolder) -> bool:
     except FileNotFoundError:
         return False
     try:
-        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _whole_file())
+        return is_locked(descriptor)
     finally:
         os.close(descriptor)
-    return int(struct.unpack(_FLOCK, answer)[0]) != fcntl.F_UNLCK
-
-
-def _take(descriptor: int) -> bool:
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _whole_file())
-    except BlockingIOError:
-        return False
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return True
-
-
-def _whole_file() -> bytes:
-    return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

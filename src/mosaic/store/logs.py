@@ -23,7 +23,7 @@ STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 LARGEST_BYTES = 16 << 20  # of the current file; the earlier part is at most as large, except for a last burst
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     data: bytes
     start: int  # position of its first byte
     end: int
@@ -39,11 +39,11 @@ class WorkerLog:
     def __init__(self, folder: RunFolder, stream: Stream = "stdout") -> None:
         self.path = folder.log if stream == "stdout" else folder.errors
 
-    def read(self, after: int | None = None, size: int | None = None) -> Part:
+    def read(self, after: int | None = None, size: int | None = None) -> FilePart:
         """Read what follows a position; without one, the last `size` bytes. Dropped content is left out."""
         with self._parts() as (earlier, current):
             if current is None:
-                return Part(b"", 0, 0)
+                return FilePart(b"", 0, 0)
             base = _position(earlier)
             first = base - (earlier.stat().st_size if earlier is not None else 0)
             end = base + os.fstat(current.fileno()).st_size
@@ -56,7 +56,7 @@ class WorkerLog:
                 data = _span(earlier, start - first, min(stop, base) - start)
             current.seek(max(0, start - base))
             data += current.read(max(0, stop - max(start, base)))
-            return Part(data, start, start + len(data))
+            return FilePart(data, start, start + len(data))
 
     def rotate(self, largest_bytes: int = LARGEST_BYTES) -> bool:
         """Move a file that is too large into its earlier part. Only the holder of the run's lock may call this.

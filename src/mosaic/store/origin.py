@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from mosaic.core.machine import available_cores
 from mosaic.core.reference import explain
 from mosaic.core.version import versions as versions_of_envs
 from mosaic.store.atomic import write_atomic
@@ -85,7 +85,7 @@ def machine_here() -> MachineRecord:
         host=platform.node(),
         system=platform.platform(),
         cpu=_cpu(),
-        cores=len(os.sched_getaffinity(0)),
+        cores=available_cores(),
         gpus=_gpus(),
     )
 

@@ -26,10 +26,10 @@ def new_run_id(env: EnvID, now: float, random_below: Callable[[int], int]) -> st
     """Return an id that sorts by time (UTC), names the env, and ends in four random letters."""
     when = datetime.fromtimestamp(now, UTC).strftime("%Y%m%d-%H%M%S")
     mark = "".join(_LETTERS[random_below(len(_LETTERS))] for _ in range(4))
-    return f"{when}-{_short(env)}-{mark}"
+    return f"{when}-{short_env(env)}-{mark}"
 
 
-def _short(env: EnvID) -> str:
+def short_env(env: EnvID) -> str:
     """Shorten an env id: classic/tictactoe_v3 → tictactoe; python:my.module:make_maze → make-maze."""
     name = re.split("[/:]", env)[-1].lower()
     words = re.findall("[a-z0-9]+", _VERSION.sub("", name))
@@ -53,55 +53,78 @@ class RunFolder:
 
     @property
     def config(self) -> Path:
-        return self.path / "config.json"  # the request, with the resources of the newest attempt
+        """Configuration: what was asked, filled in, with the resources of the newest attempt."""
+        return self.path / "config.json"
 
     @property
     def request(self) -> Path:
-        return self.path / "request.json"  # of an export job, which has it instead of a configuration
+        """Request of an export job, which has it instead of a configuration."""
+        return self.path / "request.json"
 
     @property
     def state(self) -> Path:
+        """State, attempts, process ids; replaced as a whole."""
         return self.path / STATE
 
     @property
+    def labels(self) -> Path:
+        """Name, tags and note that were changed after the run was created."""
+        return self.path / "labels.json"  # see store/labels.py
+
+    @property
     def metrics(self) -> Path:
+        """Metric events, one a line, append-only."""
         return self.path / "metrics.jsonl"
 
     @property
     def log(self) -> Path:
-        return self.path / "worker.log"  # stdout of the worker; see store/logs.py
+        """Standard output of the worker."""
+        return self.path / "worker.log"  # see store/logs.py
 
     @property
     def errors(self) -> Path:
-        return self.path / "worker.err.log"  # its stderr
+        """Standard error of the worker."""
+        return self.path / "worker.err.log"
+
+    @property
+    def usage(self) -> Path:
+        """Cores and memory over time."""
+        return self.path / "usage.csv"  # see store/usage.py
 
     @property
     def checkpoints(self) -> Path:
+        """A folder per checkpoint, named by its env steps, each with a manifest and hashes."""
         return self.path / "checkpoints"
 
     @property
     def episodes(self) -> Path:
+        """Recorded episodes and videos."""
         return self.path / "episodes"
 
     @property
     def manifest(self) -> Path:
+        """Artefacts with sizes and hashes, final metrics, versions, attempts; written at the end."""
         return self.path / "manifest.json"
 
     @property
     def lock(self) -> Path:
-        return self.path / "lock"  # held by the supervisor while it lives
+        """Lock held by the supervisor while it lives."""
+        return self.path / "lock"
 
     @property
     def control(self) -> Path:
-        return self.path / "control"  # FIFO of the supervisor
+        """FIFO through which commands reach the supervisor."""
+        return self.path / "control"
 
     @property
     def cache(self) -> Path:
-        return self.path / "cache"  # may be deleted at any time
+        """Derived data, which may be deleted at any time."""
+        return self.path / "cache"
 
     @property
     def imported(self) -> Path:
-        return self.path / "imported.json"  # names the origin of an imported run
+        """Origin of an imported run."""
+        return self.path / "imported.json"
 
     def exists(self) -> bool:
         return self.state.is_file()

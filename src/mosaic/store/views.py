@@ -15,10 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mosaic.store.checkpoints import best_first, list_checkpoints
 from mosaic.store.errors import DamagedError
-from mosaic.store.index.summary import RunSummary, last_evaluation, last_metrics
+from mosaic.store.index.summary import RunSummary, last_evaluation, last_metrics, start_message
+from mosaic.store.labels import read_labels
 from mosaic.store.logs import Stream, WorkerLog
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State, read_state
+from mosaic.store.usage import read_usage
 from mosaic.telemetry.events.journal import last_whole
 from mosaic.telemetry.frames.sources import list_sources
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from mosaic.telemetry.curves.curves import Axis
 
 
+_BEGINNING = (State.STARTING, State.RUNNING)  # a worker that starts Ray is a run that is running
 _STAGE = "curriculum/stage"  # of events where a stage begins
 
 
@@ -37,12 +40,17 @@ class ReadModel(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class RunRow(ReadModel):
-    """One row of the list of runs."""
-
+class LabelledRun(ReadModel):
     run_id: str
     name: str = ""
     tags: tuple[str, ...] = ()
+    note: str = ""
+    hidden: bool = Field(False, description="Whether lists of runs leave it out.")
+
+
+class RunRow(LabelledRun):
+    """One row of the list of runs."""
+
     state: State
     env: str
     worker: str | None = None
@@ -51,6 +59,9 @@ class RunRow(ReadModel):
     episode_reward_mean: float | None = None
     started: float | None = None
     ended: float | None = None
+    target_steps: int | None = Field(None, description="Env steps after which it ends.")
+    measure: str = Field("", description="Metric that tells how good its policies are: in self-play not the return.")
+    score: float | None = Field(None, description="Last value of that metric.")
     group: str | None = None
     seed: int | None = None
     project: str = ""
@@ -83,8 +94,17 @@ class StageRow(ReadModel):
     env_steps: int | None = Field(description="Where it began; None where the run has not reached it.")
 
 
-class RunDetails(ReadModel):
-    run_id: str
+class StartRow(ReadModel):
+    """What the start of a run is doing before its first samples: starting Ray, building the algorithm, compiling."""
+
+    message: str
+    began: float | None = Field(None, description="In seconds since 1970; null where the message counts the seconds.")
+
+    def text(self, now: float) -> str:
+        return self.message if self.began is None else f"{self.message} … {max(0.0, now - self.began):.0f} s"
+
+
+class RunDetails(LabelledRun):
     state: State
     queued_at: float
     attempts: tuple[AttemptRow, ...]
@@ -102,6 +122,7 @@ class RunDetails(ReadModel):
         (), description="Sources of pictures that can be watched now; empty where the run has one picture, or none."
     )
     stages: tuple[StageRow, ...] = Field((), description="Stages of its curriculum, if it has one.")
+    start: StartRow | None = Field(None, description="What its start is doing; null once it has sampled.")
 
 
 class CurvePoints(ReadModel):
@@ -113,6 +134,16 @@ class CurvePoints(ReadModel):
     low: list[float | None]
     high: list[float | None]
     mean: list[float | None]
+
+
+class UsagePoints(ReadModel):
+    """What the processes of a run used over time."""
+
+    timestamp: list[float]
+    cores: list[float] = Field(description="Mean number of busy cores since the sample before.")
+    memory_mb: list[float]
+    gpu_percent: list[float | None] = Field(description="How busy the GPUs of the machine were; null without any.")
+    gpu_memory_mb: list[float | None] = Field(description="Used on all GPUs of the machine together.")
 
 
 class LogPart(ReadModel):
@@ -141,10 +172,14 @@ def details_of(folder: RunFolder) -> RunDetails:
     metrics = last_metrics(folder.metrics)
     checkpoints = list_checkpoints(folder)
     best = {checkpoint.path for checkpoint in best_first(checkpoints)[:1]}
-    config = _config(folder)
+    config, labels = _config(folder), read_labels(folder)
     attempts = tuple(AttemptRow.model_validate(attempt, from_attributes=True) for attempt in state.attempts)
     return RunDetails(
         run_id=folder.run_id,
+        name=str(config.get("name") or "") if labels.name is None else labels.name,
+        tags=tuple(config.get("tags") or ()) if labels.tags is None else labels.tags,
+        note=labels.note or "",
+        hidden=bool(labels.hidden),
         state=state.state,
         queued_at=state.queued_at,
         attempts=attempts,
@@ -169,7 +204,13 @@ def details_of(folder: RunFolder) -> RunDetails:
         reason=attempts[-1].reason if attempts else "",
         sources=list_sources(folder.path),
         stages=_stages(folder, config),
+        start=_start(folder) if state.state in _BEGINNING else None,
     )
+
+
+def _start(folder: RunFolder) -> StartRow | None:
+    found = start_message(folder.metrics)
+    return None if found is None else StartRow(message=found[0], began=found[1])
 
 
 def _stages(folder: RunFolder, config: dict[str, Any]) -> tuple[StageRow, ...]:
@@ -197,6 +238,17 @@ def _config(folder: RunFolder) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise DamagedError(f"'{folder.config}' is damaged: it is not a JSON object.")
     return document
+
+
+def usage_of(folder: RunFolder) -> UsagePoints:
+    samples = read_usage(folder)
+    return UsagePoints(
+        timestamp=[sample.timestamp for sample in samples],
+        cores=[sample.cores for sample in samples],
+        memory_mb=[sample.memory_mb for sample in samples],
+        gpu_percent=[sample.gpu_percent for sample in samples],
+        gpu_memory_mb=[sample.gpu_memory_mb for sample in samples],
+    )
 
 
 def log_part(folder: RunFolder, stream: Stream, after: int | None, size: int) -> LogPart:

@@ -51,6 +51,9 @@ class WorkerCapabilities(BaseModel):
     upstream: str | None = Field(None, description="The library that does the work, with its version.")
     algorithms: tuple[str, ...] = Field(min_length=1, description="The first one is the default.")
     paradigms: tuple[PolicyConfiguration, ...] = Field(description="Policy configurations it can train.")
+    algorithm_paradigms: dict[str, tuple[PolicyConfiguration, ...]] = Field(
+        {}, description="By algorithm, the policy configurations it can train, if it cannot train all of them."
+    )
     env_families: tuple[str, ...] = Field(("*",), description="Environment families it supports; * means any.")
     action_kinds: tuple[SpaceKind, ...] = ()
     observation_kinds: tuple[SpaceKind, ...] = ()
@@ -83,6 +86,9 @@ class WorkerCapabilities(BaseModel):
     curriculum: bool = Field(
         False, description="Changes the env at the stages of environment.curriculum; else runs that set it are refused."
     )
+    external_envs: bool = Field(
+        False, description="Trains in envs of programs that connect (external:PORT); else such runs are refused."
+    )
     init: bool = Field(False, description="Starts from what training.init names; else runs that set it are refused.")
     refuses: dict[str, str] = Field(
         {}, description="Further settings that it does not honour, with the reason; runs that set them are refused."
@@ -96,6 +102,10 @@ class WorkerCapabilities(BaseModel):
     )
     notes: tuple[str, ...] = Field((), description="Restrictions and conditions, one sentence each.")
     patience_s: float = Field(10.0, gt=0, description="Seconds it may need to save after a stop request.")
+
+    def paradigms_of(self, algorithm: str | None) -> tuple[PolicyConfiguration, ...]:
+        """Return the policy configurations that one of its algorithms can train; None is its default algorithm."""
+        return self.algorithm_paradigms.get(algorithm or self.algorithms[0], self.paradigms)
 
 
 class Worker(Protocol):
@@ -121,6 +131,13 @@ class ChecksInit(Protocol):
     """Worker that can reject what `training.init` names before the run is created, by raising InputError."""
 
     def check_init(self, config: RunConfig, options: BaseModel, spec: EnvSpec, source: InitSource) -> None: ...
+
+
+@runtime_checkable
+class ChecksDataset(Protocol):
+    """Worker that can reject recorded steps before the run is created; `home` is the store that the run will be in."""
+
+    def check_dataset(self, config: RunConfig, options: BaseModel, spec: EnvSpec, home: Path) -> None: ...
 
 
 @runtime_checkable

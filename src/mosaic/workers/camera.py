@@ -43,6 +43,7 @@ class Camera:
         self._failure = ""
         self._undrawn: str | None = None  # why there was nothing to show, to be reported; then empty
         self._thread: threading.Thread | None = None
+        context.frame_wanted()  # now: what it imports would otherwise take its time in the first iteration
 
     def glance(self) -> None:
         if not self.wanted():

@@ -104,6 +104,7 @@ class Heartbeat:
         self._compiling = compiling
         self.every_s: float | None = every_s  # None: the thread does not report
         self._measure: Callable[[], Mapping[str, object]] = dict
+        self._first_steps = env_steps
         self._last: dict[str, object] = {"env_steps": env_steps, "episode_reward_mean": None}
         self._reported_s = clock()
         self._measured_from = (clock(), float(env_steps))  # time and env steps from which the speed is a mean
@@ -206,7 +207,7 @@ class Heartbeat:
 
     def _grace_s(self) -> float:
         """Return how long a stop that comes now waits for the worker; once samples were reported, for ever."""
-        if not self._starting:
+        if not self._starting and not self._compiles_first():
             return math.inf
         began_s, before = self._measured_from
         with self._inbox.reporting:
@@ -214,6 +215,10 @@ class Heartbeat:
         if not sampled:
             return START_GRACE_S
         return _YOUNG_GRACE_S if self._clock() - began_s < _YOUNG_S else math.inf
+
+    def _compiles_first(self) -> bool:
+        """Return whether code is compiled, and nothing has been sampled before: a stop loses nothing."""
+        return self._compiling() is not None and _env_steps(self._last) <= self._first_steps
 
     def _run(self) -> None:
         while not self._over.wait(self._period_s()):

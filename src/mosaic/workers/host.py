@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from mosaic.core.errors import describe_error
@@ -33,6 +34,7 @@ for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # read when numpy
     os.environ.setdefault(_variable, "1")  # small products on several threads spin more than they compute
 
 FINISHED, FAILED, STOPPED = 0, 1, 3  # exit codes
+MIRRORS_END_WITHIN_S = 60.0  # a service may be out of reach
 ORPHAN_GRACE_S = float(os.environ.get("MOSAIC_ORPHAN_GRACE_S", "10"))  # to save, once the supervisor is gone
 
 
@@ -189,9 +191,9 @@ def take_fd(name: str) -> int | None:
 
 @contextmanager
 def mirrored(run_folder: Path, names: Sequence[str], writer: EventWriter) -> Iterator[None]:
-    """Copy events to mirrors in a thread.
+    """Copy events to mirrors, each in a thread of its own.
 
-    A failing mirror raises an alert and never fails the run. Unknown names are refused at once.
+    A failing mirror raises an alert and never fails the run, nor the others. Unknown names are refused at once.
     """
     if not names:
         yield
@@ -200,20 +202,27 @@ def mirrored(run_folder: Path, names: Sequence[str], writer: EventWriter) -> Ite
         sink_factory(name)
     stop = threading.Event()
 
-    def copy() -> None:
+    def copy(name: str) -> None:
         try:
-            mirror(run_folder, names, stop)
+            mirror(run_folder, [name], stop)
         except Exception as error:  # noqa: BLE001 - foreign code and a foreign disk; the run itself is well
             traceback.print_exc()
-            writer.report(kind="alert", message=f"The mirrors {', '.join(names)} stopped: {error}")
+            alert(writer, f"The mirror {name} stopped: {describe_error(error)}")
 
-    thread = threading.Thread(target=copy, daemon=True, name="mirrors")
-    thread.start()
+    threads = [threading.Thread(target=copy, args=(name,), daemon=True, name=f"mirror {name}") for name in names]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
         stop.set()
-        thread.join()
+        deadline_s = monotonic() + MIRRORS_END_WITHIN_S
+        for name, thread in zip(names, threads, strict=True):
+            thread.join(max(0.0, deadline_s - monotonic()))
+            if thread.is_alive():
+                alert(
+                    writer, f"The mirror {name} did not finish within {MIRRORS_END_WITHIN_S:g} s; it may lack events."
+                )
 
 
 if __name__ == "__main__":

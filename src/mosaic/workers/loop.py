@@ -42,6 +42,13 @@ class Trainable(Protocol):
 
 
 @runtime_checkable
+class Finishes(Protocol):
+    """Training that may be over before a limit of the configuration is reached."""
+
+    def finished(self) -> str | None: ...  # why there is nothing left to learn; None: there is
+
+
+@runtime_checkable
 class ChangesEnv(Protocol):
     """Training that can continue in another env with the same spaces, for a curriculum.
 
@@ -72,7 +79,7 @@ def train(
     progress = training.progress()
     reported_at, busy_s, evaluated_at = progress.env_steps, 0.0, None
     context.training_began_at = working_time()
-    over = context.done(*progress)
+    over = _is_over(context, training, progress)
     while not over:
         context.inbox.wait_while_paused(partial(_save, context, training))
         if context.inbox.stop_asked():
@@ -82,7 +89,7 @@ def train(
             training.iterate()
         busy_s += working_time() - began_s
         progress = training.progress()
-        over = context.done(*progress)
+        over = _is_over(context, training, progress)
         ends_stage = not over and context.stage_is_over(progress.env_steps, progress.reward)
         spaced = report_gap_s is not None and perf_counter() - reported_s >= report_gap_s
         due = bool(report_first or over or ends_stage or spaced or is_due(before, progress.env_steps, pace))
@@ -105,6 +112,13 @@ def train(
     context.training_ended_at = working_time()
     if not context.inbox.stop_asked() and evaluated_at != progress.env_steps:
         _evaluate(context, training, progress.env_steps)
+
+
+def _is_over(context: WorkerContext, training: Trainable, progress: Progress) -> bool:
+    if isinstance(training, Finishes) and (reason := training.finished()):
+        print(f"Training is over: {reason}.", flush=True)
+        return True
+    return context.done(*progress) is not None
 
 
 def _change_env(training: Trainable, environment: EnvironmentConfig) -> None:

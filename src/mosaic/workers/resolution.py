@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -93,26 +94,39 @@ def _choose(config: RunConfig) -> _Chosen:
             f"The worker {name} cannot train {config.environment.id}: it knows the families "
             f"{', '.join(info.env_families)}. Type: mosaic workers"
         )
+    if family == "external" and not info.external_envs:
+        raise InputError(
+            f"The worker {name} steps its envs itself, and {config.environment.id} is stepped by the program that "
+            f"connects. Workers that train in such envs: {', '.join(_workers_of_programs())}. Type: --worker native"
+        )
     algorithm = algorithm_of(worker, config.training.algorithm or default_algorithm(worker, config))
     config = with_preset(config, name, algorithm)
     options = parse_params(worker, algorithm, dict(config.training.params))
     spec = _fitting_spec(config, worker)
     config = _with_possible_envs(config, worker, spec)
-    usual = _usual_policies(config, worker, spec)
+    possible = info.paradigms_of(algorithm)
+    usual = _usual_policies(config, possible, spec)
     paradigm = config.policy_configuration or usual
     if paradigm is not None and paradigm not in info.paradigms:
-        raise InputError(
-            f"The worker {name} has no policy configuration '{paradigm}'. "
-            f"It has: {', '.join(info.paradigms) or 'none'}."
-        )
+        raise _unknown_policies(f"The worker {name}", paradigm, info.paradigms)
     training = config.training.model_copy(update={"worker": name, "algorithm": algorithm})
     config = config.model_copy(update={"training": training, "policy_configuration": paradigm})
     if spec is not None and isinstance(worker, ChecksRuns):
-        worker.check(config, options, spec)
+        worker.check(config, options, spec)  # it knows why an algorithm lacks a policy configuration
+    if paradigm is not None and paradigm not in possible:
+        raise _unknown_policies(f"The algorithm {algorithm} of {name}", paradigm, possible)
     if spec is not None:
         check_in_env(worker, config, spec)
     _check_later_stages(config, worker, options)
     return _Chosen(config, worker, options, spec, usual)
+
+
+def _unknown_policies(what: str, asked: PolicyConfiguration, known: Sequence[PolicyConfiguration]) -> InputError:
+    return InputError(f"{what} has no policy configuration '{asked}'. It has: {', '.join(known) or 'none'}.")
+
+
+def _workers_of_programs() -> list[str]:
+    return [name for name in plugins("mosaic.workers") if load_worker(name).info.external_envs]
 
 
 def default_algorithm(worker: Worker, config: RunConfig) -> str:
@@ -167,8 +181,9 @@ def _check_later_stages(config: RunConfig, worker: Worker, options: BaseModel) -
             raise type(error)(start + text) from error
 
 
-def _usual_policies(config: RunConfig, worker: Worker, spec: EnvSpec | None) -> PolicyConfiguration | None:
-    paradigms = worker.info.paradigms
+def _usual_policies(
+    config: RunConfig, paradigms: Sequence[PolicyConfiguration], spec: EnvSpec | None
+) -> PolicyConfiguration | None:
     if not paradigms:
         return None
     return "self_play" if "self_play" in paradigms and _suits_self_play(config, spec) else paradigms[0]
@@ -178,6 +193,8 @@ def _suits_self_play(config: RunConfig, spec: EnvSpec | None) -> bool:
     """Return whether the env is a turn-based zero-sum game in which at least two agents learn."""
     from mosaic.learners.agent_roles import leaves_self_play
 
+    if config.environment.family == "external":  # no league plays there
+        return False
     return spec is not None and spec.facts.turn_based and spec.facts.competitive and leaves_self_play(config, spec)
 
 
@@ -203,6 +220,8 @@ def _asks_for_nothing_else(config: RunConfig, name: str) -> bool:
     if training.init is not None or training.policies or algorithm not in worker.info.algorithms:
         return False
     if config.environment.curriculum and not worker.info.curriculum:
+        return False
+    if config.environment.family == "external" and not worker.info.external_envs:
         return False
     if config.policy_configuration not in (None, *worker.info.paradigms) or unmet_resources(worker.info, config):
         return False

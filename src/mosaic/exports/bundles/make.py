@@ -23,7 +23,7 @@ from mosaic.store.atomic import write_atomic
 from mosaic.store.bundles.bundle import Bundle, is_bundle
 from mosaic.store.bundles.manifest import CARD, MANIFEST, BundleManifest, ReplayVideo, manifest_text
 from mosaic.store.checkpoint_record import file_entry, files_in
-from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
+from mosaic.store.checkpoints import Checkpoint, Which, held_checkpoint
 from mosaic.store.store import Store
 
 INSTALL = "pip install 'mosaic-rl[hub]'"
@@ -46,16 +46,27 @@ def bundle(
     """
     if find_spec("huggingface_hub") is None:
         raise MissingExtraError(f"Model cards are written by huggingface_hub, which is not installed. Type: {INSTALL}")
-    found = find_checkpoint(Store().resolve(run), checkpoint)
-    require_trust_in_env(found)
-    require_trust_to_run(found.run, trust_given(), "type the same command with --trust")  # its opponents play too
+    with held_checkpoint(Store().resolve(run), checkpoint) as found:
+        require_trust_in_env(found)
+        # its opponents play too
+        require_trust_to_run(found.run, trust_given(), "type the same command with --trust")
+        return _make(found, policies, Path(out).expanduser().absolute(), settings, overwrite, on_step)
+
+
+def _make(
+    found: Checkpoint,
+    policies: Sequence[str],
+    target: Path,
+    settings: BundleSettings,
+    overwrite: bool,
+    on_step: Callable[[str], None],
+) -> Bundle:
     names = tuple(policies) or tuple(found.manifest.policies)
     for name in names:
         if name not in found.manifest.policies:
             raise unknown(f"policy of run '{found.origin}'", name, found.manifest.policies)
     if not names:
         raise InputError(f"The checkpoint of run '{found.origin}' at {found.env_steps} env steps holds no policy.")
-    target = Path(out).expanduser().absolute()
     _check_target(target, overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_path(target)

@@ -48,12 +48,13 @@ class ExportJobs:
 
         `working_folder` is where `python:` modules are looked up, by default this process's.
         """
-        from mosaic.runs.exporting.work import check_ahead, env_of  # lists and histories do without it
+        from mosaic.runs.exporting.work import check_ahead, env_of, holding_for  # lists and histories do without it
 
         checked = check_ahead(request, self._store)
         folder = self._create(checked, env_of(checked, self._store), working_folder or os.getcwd())
         try:
-            start_attempt(folder, 1, trust=trust_given())
+            with holding_for(checked, self._store) as locks:
+                start_attempt(folder, 1, trust=trust_given(), inherited=locks)
         except MosaicError:
             discard(folder)
             raise

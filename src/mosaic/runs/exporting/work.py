@@ -25,7 +25,7 @@ from mosaic.exports.parity import Parity
 from mosaic.exports.progress import ProgressReport
 from mosaic.runs.exporting.record import FILES, ComparedFile, ExportResult, WrittenFile
 from mosaic.store.archives.trust import require_trust_in_env
-from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
+from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint, held_checkpoint, holding
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.store import Store
 
@@ -37,7 +37,19 @@ def open_checkpoint(request: ExportRequest, store: Store) -> Iterator[Checkpoint
         with checkpoint_at(request.run, request.environment) as named:
             yield named
     else:
-        yield _checkpoint_of(request, store)
+        with held_checkpoint(store.resolve(request.run), _which(request)) as found:
+            require_trust_in_env(found)
+            yield found
+
+
+@contextmanager
+def holding_for(request: ExportRequest, store: Store) -> Iterator[tuple[int, ...]]:
+    """Keep the checkpoint of a checked request from being pruned; yield what a job's process inherits to keep it."""
+    if is_path(request.run):
+        yield ()
+        return
+    with holding(store.folder(request.run).checkpoints / str(request.checkpoint)) as lock:
+        yield () if lock is None else (lock,)
 
 
 def env_of(request: ExportRequest, store: Store) -> str:
@@ -47,11 +59,8 @@ def env_of(request: ExportRequest, store: Store) -> str:
     return store.folder(request.run).read_config().environment.id
 
 
-def _checkpoint_of(request: ExportRequest, store: Store) -> Checkpoint:
-    which: Which = request.checkpoint  # type: ignore[assignment]  # the model allows nothing else
-    found = find_checkpoint(store.resolve(request.run), which)
-    require_trust_in_env(found)
-    return found
+def _which(request: ExportRequest) -> Which:
+    return request.checkpoint  # type: ignore[return-value]  # the model allows nothing else
 
 
 def check_ahead(request: ExportRequest, store: Store) -> ExportRequest:
@@ -74,7 +83,8 @@ def check_ahead(request: ExportRequest, store: Store) -> ExportRequest:
         return request.model_copy(update={"run": named.reference, "out": None if out is None else str(out)})
     if request.environment is not None:
         raise InputError(f"'{request.run}' names its env: 'environment' belongs to checkpoint:PATH. Leave it out.")
-    found = _checkpoint_of(request, store)
+    found = find_checkpoint(store.resolve(request.run), _which(request))
+    require_trust_in_env(found)
     names = check_request(found, target, request.policies, settings, overwrite=overwrite)
     return request.model_copy(
         update={

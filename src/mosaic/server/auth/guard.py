@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -44,9 +44,12 @@ class Guard:
         token: str,
         hosts: AllowedHosts,
         largest_body: int = LARGEST_BODY,
+        larger: Mapping[str, int] | None = None,
         body_within_s: float = BODY_WITHIN_S,
     ) -> None:
+        """Wrap the app; `larger` has the limits of bodies below some paths."""
         self._app, self._token, self._hosts, self._largest = app, token, hosts, largest_body
+        self._larger = dict(larger or {})
         self._body_within_s = body_within_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,8 +103,9 @@ class Guard:
         length = Headers(scope=scope).get("content-length")
         if length is not None and not (length.isascii() and length.isdigit()):
             raise RefusedError(400, "Content-Length is not a number.")
-        if length is not None and (len(length) > 20 or int(length) > self._largest):
-            raise self._too_large()
+        largest = next((most for path, most in self._larger.items() if scope["path"].startswith(path)), self._largest)
+        if length is not None and (len(length) > 20 or int(length) > largest):
+            raise _too_large(largest)
         parts: list[bytes] = []
         size, more = 0, True
         while more:
@@ -111,12 +115,13 @@ class Guard:
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             more = message.get("more_body", False)
-            if size > self._largest:
-                raise self._too_large()
+            if size > largest:
+                raise _too_large(largest)
         return _once({"type": "http.request", "body": b"".join(parts), "more_body": False}, receive)
 
-    def _too_large(self) -> RefusedError:
-        return RefusedError(413, f"The body is larger than {self._largest} bytes.")
+
+def _too_large(largest: int) -> RefusedError:
+    return RefusedError(413, f"The body is larger than {largest} bytes.")
 
 
 def with_security_headers(send: Send) -> Send:

@@ -1,4 +1,4 @@
-"""Rule for code and programs named over HTTP: only the server's owner may allow them."""
+"""Rule for code, programs and addresses named over HTTP: only the server's owner may allow them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from mosaic.config.programs import named_programs, programs_of_environment, prog
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import MosaicError
+from mosaic.core.reference import without_secrets
 
 
 class ForbiddenProgramsError(MosaicError):
     """Error for a request over HTTP that only the server's owner may allow."""
 
     def __init__(self, forms: list[str]) -> None:
-        listed = "; ".join(forms)
+        listed = without_secrets("; ".join(forms))
         super().__init__(
-            f"This server does not run code or programs that a request names: {listed}. "
-            "Its owner can allow that: mosaic serve --allow-programs."
+            f"This server does not run code or programs, or call addresses, that a request names: {listed}. "
+            "Its owner can allow that: mosaic serve --allow-programs (or mosaic mcp --allow-programs)."
         )
 
 

@@ -1,41 +1,63 @@
-"""Address and token of a server, and the ssh tunnel to one on another machine."""
+"""Address and token of a server."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
-import tempfile
-import threading
-import weakref
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from time import monotonic
-from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from mosaic.core.errors import InputError, MissingExtraError, MosaicError
+from mosaic.core.errors import InputError, MosaicError
 from mosaic.server.auth.hosts import is_loopback
 from mosaic.server.auth.token import read_token
 from mosaic.store.store import home as default_home
 
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8642
 TOKEN_VARIABLE = "MOSAIC_TOKEN"
-PATIENCE_S = 60.0  # a password may have to be typed
-_HOST = re.compile(r"([A-Za-z0-9_][A-Za-z0-9._-]*@)?[A-Za-z0-9_][A-Za-z0-9._-]*")
-_LOOK_S = 0.02
 
 
 def find_token(url: str, token: str | None = None, home: Path | None = None) -> str:
-    """Return the given token, else $MOSAIC_TOKEN, else that of this user's store, which is only for local servers."""
-    found = token or os.environ.get(TOKEN_VARIABLE)
-    if found:
-        return _sendable(found)
+    """Return the token for a server that the user has named: the given one, $MOSAIC_TOKEN_HOST or $MOSAIC_TOKEN.
+
+    Without these it is that of this user's store, which is only for local servers.
+    """
+    return _first_token(url, TOKEN_VARIABLE, [known_token(url, token)], home)
+
+
+def known_token(url: str, token: str | None = None) -> str | None:
+    """Return the given token or that of the environment for a server that the user has named, if there is one."""
+    found = next((each for each in (token, *_environ(token_variable(url), TOKEN_VARIABLE)) if each), None)
+    return None if found is None else sendable(found)
+
+
+def find_reference_token(url: str) -> str:
+    """Return the token for a server that a policy reference names: $MOSAIC_TOKEN_HOST, or on this machine the store's.
+
+    A reference may come from a configuration or a run of others, so $MOSAIC_TOKEN, which may belong to another server,
+    is never sent there.
+    """
+    variable = token_variable(url)
+    return _first_token(url, variable, _environ(variable))
+
+
+def token_variable(url: str) -> str:
+    """Return the variable that holds the token of a host: http://gpu-box:9000 → MOSAIC_TOKEN_GPU_BOX."""
+    return f"{TOKEN_VARIABLE}_{re.sub('[^A-Z0-9]', '_', (urlsplit(url).hostname or '').upper())}"
+
+
+def _environ(*names: str) -> tuple[str | None, ...]:
+    return tuple(map(os.environ.get, names))
+
+
+def _first_token(url: str, variable: str, known: Iterable[str | None], home: Path | None = None) -> str:
+    for token in known:
+        if token:
+            return sendable(token)
     if is_local(url):
         return read_token(default_home() if home is None else home)
     raise InputError(
-        f"'{url}' wants a token: set {TOKEN_VARIABLE} to what the file 'token' in the server's $MOSAIC_HOME holds."
+        f"'{url}' wants a token: set {variable} to what the file 'token' in the server's $MOSAIC_HOME holds."
     )
 
 
@@ -56,93 +78,12 @@ def check_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _sendable(token: str) -> str:
+def sendable(token: str) -> str:
+    """Check that a header can carry the token."""
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise InputError("The token has invalid characters; was it copied completely?")
     return token
 
 
-class TunnelError(MosaicError):
-    """Error for an ssh connection that could not be opened."""
-
-
-@dataclass(frozen=True, slots=True)
-class SshAddress:
-    """`ssh://[USER@]HOST[:SSH_PORT][/SERVER_PORT]`."""
-
-    host: str
-    ssh_port: int | None = None
-    server_port: int = DEFAULT_PORT
-
-    @classmethod
-    def parse(cls, url: str) -> SshAddress:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition(":")[0] if ":" in parts.netloc else parts.netloc
-        text = parts.path.strip("/")
-        try:
-            port = parts.port
-            server_port = int(text) if text else DEFAULT_PORT
-        except ValueError as error:
-            raise _not_an_address(url) from error
-        # A host that begins with '-' would be an option of ssh, and some of these run programs.
-        if parts.scheme != "ssh" or not _HOST.fullmatch(host) or not 0 < server_port < 65536 or parts.query:
-            raise _not_an_address(url)
-        return cls(host, port, server_port)
-
-
-def _not_an_address(url: str) -> InputError:
-    return InputError(
-        f"'{url}' is not ssh://[USER@]HOST[:SSH_PORT][/SERVER_PORT], for example ssh://gpu-box or ssh://me@gpu-box/8642."
-    )
-
-
-class Tunnel:
-    """Tunnel whose near end is a socket file in a private folder: no other user can replace or use it."""
-
-    def __init__(self, address: SshAddress, patience_s: float = PATIENCE_S) -> None:
-        program = shutil.which("ssh")
-        if program is None:
-            raise MissingExtraError("There is no program 'ssh'. Type: apt install openssh-client")
-        folder = Path(tempfile.mkdtemp(prefix="mosaic-ssh-"))
-        self.socket = folder / "server"
-        self._said = (folder / "said").open("w+b")
-        way = f"{self.socket}:127.0.0.1:{address.server_port}"
-        port = [] if address.ssh_port is None else ["-p", str(address.ssh_port)]
-        options = ["-o", "ExitOnForwardFailure=yes", "-o", "StreamLocalBindMask=0177", "-o", "ServerAliveInterval=15"]
-        self._process = subprocess.Popen(
-            [program, "-N", "-L", way, *options, *port, "--", address.host],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=self._said,
-        )
-        self.close = weakref.finalize(self, _end, self._process, self._said, folder)
-        try:
-            self._wait(address, monotonic() + patience_s)
-        except BaseException:
-            self.close()
-            raise
-
-    def _wait(self, address: SshAddress, deadline_s: float) -> None:
-        """Wait for the socket, which ssh creates without notification once the tunnel is open."""
-        never = threading.Event()
-        while not self.socket.exists():
-            if self._process.poll() is not None:
-                raise TunnelError(f"ssh to {address.host} failed: {self._complaint()}")
-            if monotonic() > deadline_s:
-                raise TunnelError(f"ssh to {address.host} did not open a tunnel in time: {self._complaint()}")
-            never.wait(_LOOK_S)
-
-    def _complaint(self) -> str:
-        self._said.seek(0)
-        return self._said.read().decode(errors="replace").strip().rpartition("\n")[2] or "it said nothing"
-
-
-def _end(process: subprocess.Popen[bytes], said: BinaryIO, folder: Path) -> None:
-    process.terminate()
-    try:
-        process.wait(5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    said.close()
-    shutil.rmtree(folder)
+class UnreachableError(MosaicError):
+    """Error for a server that does not respond."""

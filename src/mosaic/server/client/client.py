@@ -23,10 +23,12 @@ from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.core.ids import JsonObject
 from mosaic.runs.run import WaitedTooLongError
-from mosaic.server.client.address import SshAddress, Tunnel, check_url, find_token
+from mosaic.server.client.address import UnreachableError, check_url, find_token
+from mosaic.server.client.ssh import Tunnel, open_tunnel
 from mosaic.server.machine_load import MachineLoad
-from mosaic.server.schemas import EnvRow, Events, FindingRow, Health, PolicyRow, WorkerRow
+from mosaic.server.schemas import EnvRow, Events, FindingRow, Health, PolicyRow, QueuedRow, WorkerRow
 from mosaic.server.streams.shared import ENDED_CODE
+from mosaic.store.labels import LabelChange
 from mosaic.store.logs import Stream
 from mosaic.store.projects.registry import ProjectDetails, ProjectRow
 from mosaic.store.state import State
@@ -95,15 +97,12 @@ class RequestParts(TypedDict, total=False):
 
     params: Query
     json: object
+    content: bytes
     headers: Mapping[str, str]
 
 
 class ServerError(MosaicError):
     """Error for a request that the server could not carry out."""
-
-
-class UnreachableError(MosaicError):
-    """Error for a server that does not respond."""
 
 
 class Client:
@@ -113,8 +112,11 @@ class Client:
         self, url: str, token: str | None = None, *, home: Path | None = None, timeout_s: float = TIMEOUT_S
     ) -> None:
         self.url = url
-        self._token = find_token(url, token, home)
-        self._tunnel = Tunnel(SshAddress.parse(url)) if url.startswith("ssh:") else None
+        self._tunnel: Tunnel | None = None
+        if url.startswith("ssh:"):
+            self._tunnel, self._token = open_tunnel(url, token)
+        else:
+            self._token = find_token(url, token, home)
         self._root = "http://localhost" if self._tunnel else check_url(url)
         transport = httpx.HTTPTransport(
             uds=str(self._tunnel.socket) if self._tunnel else None,
@@ -145,8 +147,10 @@ class Client:
         group, members = group_members(config.asked if isinstance(config, ResolvedConfig) else config, seeds)
         return [self.submit(member, group=group) for member in members]
 
-    def runs(self, *, states: tuple[State, ...] = (), project: str | None = None, limit: int = 1000) -> list[RunRow]:
-        wanted: Query = {"state": [str(state) for state in states], "limit": limit}
+    def runs(
+        self, *, states: tuple[State, ...] = (), project: str | None = None, hidden: bool = False, limit: int = 1000
+    ) -> list[RunRow]:
+        wanted: Query = {"state": [str(state) for state in states], "limit": limit, "hidden": hidden}
         return self._list(RunRow, "/runs", wanted if project is None else {**wanted, "project": project})
 
     def projects(self) -> list[ProjectRow]:
@@ -184,6 +188,10 @@ class Client:
     def doctor(self) -> list[FindingRow]:
         return self._list(FindingRow, "/doctor", {})
 
+    def queue(self) -> list[QueuedRow]:
+        """Return the queued runs in the order in which they will start, and why each waits."""
+        return self._list(QueuedRow, "/queue", {})
+
     def machine(self) -> MachineLoad:
         """Return the load of the server's machine."""
         return self.ask(MachineLoad, "GET", "/machine")
@@ -192,7 +200,7 @@ class Client:
         """Return the server's health; a degraded server sends the same document with status 503."""
         response = self._request("GET", "/health")
         if response.status_code != _DEGRADED:
-            _check(response)
+            check_response(response)
         return Health.model_validate_json(response.content)
 
     def schema(self, worker: str | None = None, algorithm: str = "") -> JsonObject:
@@ -220,7 +228,7 @@ class Client:
 
     def send(self, method: str, path: str, **what: Unpack[RequestParts]) -> httpx.Response:
         """Send any request; raise with the server's own message if it is refused."""
-        return _check(self._request(method, path, **what))
+        return check_response(self._request(method, path, **what))
 
     def _request(self, method: str, path: str, **what: Unpack[RequestParts]) -> httpx.Response:
         try:
@@ -290,6 +298,10 @@ class RemoteRun:
 
     def checkpoint(self) -> RunDetails:
         return self._ask(RunDetails, "POST", "/checkpoint")
+
+    def label(self, change: LabelChange) -> RunDetails:
+        """Change the labels that `change` sets: name, tags, note, hidden."""
+        return self._ask(RunDetails, "PATCH", "", json=change.model_dump(mode="json", exclude_none=True))
 
     def delete(self) -> None:
         self._client.send("DELETE", self._path)
@@ -365,7 +377,8 @@ def _quoted(part: str) -> str:
     return quote(part, safe="")
 
 
-def _check(response: httpx.Response) -> httpx.Response:
+def check_response(response: httpx.Response) -> httpx.Response:
+    """Return the response; raise with the server's own message if the request was refused."""
     if not response.is_success:
         raise _complaint(response.status_code, response.content)
     return response

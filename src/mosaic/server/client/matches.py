@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 HEAD = struct.Struct("<cI")  # of a message from the process: its letter and its length
 TEXT, PICTURE, ENDED = b"t", b"p", b"e"  # the last one's bytes are the reason
+REPLAY, PLAY_ON = "replay", "play-on"  # arguments of a process that replays an episode, or plays on from its position
 _PATIENCE_S = 5.0  # for a process whose viewer has left
 _LAST_BYTES = 2000  # of what a process printed
 
@@ -49,12 +50,14 @@ class MatchLink(Protocol):
 
 
 class ProcessMatch:
-    """Match in a new process, which ends with this connection."""
+    """Match in a new process, which ends with this connection; with the argument REPLAY, a replay; with PLAY_ON, a
+    match from a position of one.
+    """
 
-    def __init__(self, request: Mapping[str, Json]) -> None:
+    def __init__(self, request: Mapping[str, Json], *arguments: str) -> None:
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the connection
         self._process = subprocess.Popen(
-            module_command("mosaic.server.play.process"),
+            module_command("mosaic.server.play.process", *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._printed,
@@ -117,9 +120,12 @@ def _messages(pipe: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
 class ServerMatch:
     """Match on a server; it continues without this viewer."""
 
-    def __init__(self, client: Client, match_id: str) -> None:
+    def __init__(self, client: Client, match_id: str, owner_key: str = "") -> None:
+        """Join a match; `owner_key` is from the reply that opened it."""
         self._client, self._id = client, match_id
         self._socket: ClientConnection = client.stream(f"/matches/{quote(match_id, safe='')}/stream")
+        if owner_key:
+            self.send({"type": "identify", "key": owner_key})
 
     def receive(self) -> str | bytes:
         from websockets.exceptions import ConnectionClosed
@@ -145,6 +151,7 @@ class ServerMatch:
         self._socket.close()
 
 
-def open_on_server(client: Client, request: Mapping[str, Json]) -> str:
-    """Open a match on a server and return its id."""
-    return cast(str, client.send("POST", "/matches", json=dict(request)).json()["match_id"])
+def open_on_server(client: Client, request: Mapping[str, Json], path: str = "/matches") -> ServerMatch:
+    """Open a match on a server and join it as its owner."""
+    opened = cast(dict[str, str], client.send("POST", path, json=dict(request)).json())
+    return ServerMatch(client, opened["match_id"], opened["owner_key"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import shutil
@@ -21,6 +22,7 @@ from mosaic.store.atomic import private_folder
 MOST_AT_ONCE, MOST_KEPT = 4, 30
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 _PATIENCE_S = 5.0
+_LOG = logging.getLogger(__name__)
 
 
 class EvaluationJobs:
@@ -71,8 +73,8 @@ class EvaluationJobs:
             file = self._ended_file(name)
             if running is not None:
                 found.append(running.row())
-            elif file is not None:
-                found.append(ExaminationRow.model_validate_json(file.read_bytes()))
+            elif file is not None and (row := _readable(file)) is not None:
+                found.append(row)
         return [row.model_copy(update={"result": None}) for row in found if kind in (None, row.kind)]
 
     def stop(self, examination_id: str) -> ExaminationRow:
@@ -112,3 +114,12 @@ class EvaluationJobs:
         for path in kept[: max(0, len(kept) - MOST_KEPT + 1)]:
             if path.name not in self._running:
                 shutil.rmtree(path)
+
+
+def _readable(file: Path) -> ExaminationRow | None:
+    """Return what is stored of an evaluation; None, and a warning, for one that was damaged or deleted meanwhile."""
+    try:
+        return ExaminationRow.model_validate_json(file.read_bytes())
+    except (OSError, ValueError) as error:
+        _LOG.warning("'%s' cannot be read and is left out: %s", file, error)
+        return None

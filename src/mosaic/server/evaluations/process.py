@@ -14,7 +14,8 @@ from time import monotonic
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import JsonObject
 from mosaic.runners.screen import Screen
-from mosaic.server.evaluations.request import EvaluationRequest, TournamentRequest
+from mosaic.runners.trajectories import Recorder
+from mosaic.server.evaluations.request import EvaluationRequest, Request, TournamentRequest
 from mosaic.store.live_sessions import live_screen
 
 ORDER, EPISODES = "order.json", "episodes"
@@ -72,6 +73,12 @@ class _Progress:
             self._say({"done": self._done})
 
 
+def _recorder(asked: Request) -> Recorder | None:
+    from mosaic.store.demos.recording import record_demo
+
+    return None if asked.demo is None else record_demo(asked.demo)
+
+
 def _evaluate(asked: EvaluationRequest, episodes: Path, tell: _Progress, screen: Screen) -> JsonObject:
     from mosaic.evaluation.evaluate import evaluate
 
@@ -83,6 +90,7 @@ def _evaluate(asked: EvaluationRequest, episodes: Path, tell: _Progress, screen:
         num_env_runners=asked.num_env_runners,
         max_steps=asked.max_steps,
         record_dir=episodes if asked.record else None,
+        recorder=_recorder(asked),
         on_episode=tell,
         screen=screen,
     )
@@ -100,6 +108,7 @@ def _tournament(asked: TournamentRequest, episodes: Path, tell: _Progress, scree
         num_env_runners=asked.num_env_runners,
         max_steps=asked.max_steps,
         record_dir=episodes if asked.record else None,
+        recorder=_recorder(asked),
         on_game=tell,
         screen=screen,
     )

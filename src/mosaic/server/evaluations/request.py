@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from mosaic.config.sections import EnvironmentConfig, Section
+from mosaic.config.validation import explain_settings
 from mosaic.core.errors import InputError
 from mosaic.policies.registry import parse_policy
+from mosaic.store.demos.demonstration import DemoName
 
 Kind: TypeAlias = Literal["evaluate", "tournament"]
 Agent: TypeAlias = Annotated[str, Field(min_length=1, max_length=200)]
@@ -24,6 +26,7 @@ class _Asked(Section):
     seed: int = Field(0, ge=0, lt=2**31, description="Random seed; the same seed gives the same results.")
     num_env_runners: int = Field(1, ge=1, le=64, description="Number of processes; results do not depend on it.")
     max_steps: int | None = Field(None, ge=1, description="Env steps after which an episode is cut; None: 10,000.")
+    demo: DemoName | None = Field(None, description="Demonstration to add every episode to.")
     record: bool = Field(True, description="Keep every episode, to be replayed.")
 
 
@@ -61,6 +64,14 @@ MODELS: dict[Kind, type[EvaluationRequest] | type[TournamentRequest]] = {
     "evaluate": EvaluationRequest,
     "tournament": TournamentRequest,
 }
+
+
+def parse_request(kind: Kind, document: Mapping[str, object]) -> Request:
+    """Return the request; raise InputError with the nearest known setting or value."""
+    try:
+        return MODELS[kind].model_validate(dict(document))
+    except ValidationError as error:
+        raise InputError(explain_settings(error, MODELS[kind])) from error
 
 
 def check_request(request: Request) -> None:

@@ -6,7 +6,7 @@ move is two, a promotion three. Positions are fractions of the picture, so that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,39 +16,11 @@ from gymnasium import spaces
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, EnvID, JsonObject
 from mosaic.core.turn import Turn
-from mosaic.envs.action_names import names_by_action
+from mosaic.envs.action_names import CARD_NAMES, meanings_of, place_name
 from mosaic.envs.chess import is_white_to_move, piece_at
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.family import split_version
-
-# The index is the action. Directions (up, left …) become keys.
-_ACTIONS: Mapping[str, tuple[str, ...]] = {
-    "gym/LunarLander": ("rest", "left", "up", "right"),
-    "gym/Acrobot": ("left", "rest", "right"),
-    "gym/CarRacing": ("rest", "right", "left", "up", "down"),
-    "butterfly/knights_archers_zombies": ("up", "down", "left", "right", "fire", "rest"),
-    "butterfly/cooperative_pong": ("rest", "up", "down"),
-    "sisl/pursuit": ("left", "right", "down", "up", "rest"),
-}
-_MPE_WAYS = ("rest", "left", "right", "down", "up")
-
-
-def names_of(env_id: EnvID, count: int) -> tuple[str, ...]:
-    """Return the names by action index, empty if actions have no names; `count` is the agent's number of actions."""
-    if env_id.startswith("mpe/"):
-        return _mpe_names(count)
-    names = _ACTIONS.get(split_version(env_id)[0]) or names_by_action(env_id)
-    return names if len(names) == count else ()  # an env's options may change its actions
-
-
-def _mpe_names(count: int) -> tuple[str, ...]:
-    """Name the actions of an MPE agent, which moves, speaks, or both: then a word is added to each move."""
-    ways = len(_MPE_WAYS)
-    if count % ways:
-        return tuple(f"say {word}" for word in range(count))
-    spoken = tuple(f"say {word}, {way}" for word in range(1, count // ways) for way in _MPE_WAYS)
-    return (*_MPE_WAYS, *spoken)
-
+from mosaic.envs.tables.table import playing_card
 
 MOST_BUTTONS = 50  # up to this many actions without a place in the picture get a button each
 
@@ -79,6 +51,7 @@ class Spot:
     key: str = ""  # what is typed instead
     mark: tuple[float, float] | None = None  # where in the spot the result will appear
     glyph: str = ""  # drawn on the spot
+    landing: Rect | None = None  # the part of the region that changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +59,12 @@ class Choice:
     action: int
     label: str
     spots: tuple[Spot, ...]
+
+    @property
+    def places(self) -> tuple[Rect, ...]:
+        """Return the regions of the picture that belong to the action: cells, or departure and arrival."""
+        found = (spot.landing or spot.rect for spot in self.spots if not spot.glyph)
+        return tuple(rect for rect in found if rect is not None)
 
 
 Path = tuple[str, ...]  # ids of the spots pressed so far
@@ -110,7 +89,7 @@ def choices(spec: EnvSpec, turn: Turn, agent: AgentID) -> tuple[Choice, ...]:
         return tuple(game(turn, agent, [int(action) for action in legal]))
     if len(legal) > MOST_BUTTONS:
         return ()
-    names = dict(enumerate(names_of(spec.env_id, int(space.n))))
+    names = dict(enumerate(meanings_of(spec.env_id, int(space.n))))
     return tuple(_button(int(place) + low, names.get(int(place) + low)) for place in legal)
 
 
@@ -157,16 +136,20 @@ def _starts(choice: Choice, path: Path) -> bool:
 
 
 def _button(action: int, name: str | None) -> Choice:
+    """Return an action with a button; a card in its name is shown as on the card table."""
     label = name or f"action {action}"
-    return Choice(action, label, (Spot(str(action), label, key=str(action + 1) if 0 <= action < 9 else ""),))
+    words, _, card = label.rpartition(" ")
+    shown = f"{words} {playing_card(card).text}" if card in CARD_NAMES else label
+    return Choice(action, label, (Spot(str(action), shown, key=str(action + 1) if 0 <= action < 9 else ""),))
 
 
 def _tictactoe(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:
     """Label the cells along the rows, as people read them; the env numbers them down the columns."""
     for action in legal:
         column, row = divmod(action, 3)
-        number = str(3 * row + column + 1)
-        spot = Spot(f"cell{number}", f"cell {number}", Rect(column / 3, row / 3, 1 / 3, 1 / 3), number, (0.5, 0.5))
+        label = place_name("classic/tictactoe", action, 9)
+        number = label.removeprefix("cell ")
+        spot = Spot(f"cell{number}", label, Rect(column / 3, row / 3, 1 / 3, 1 / 3), number, (0.5, 0.5))
         yield Choice(action, spot.label, (spot,))
 
 
@@ -177,12 +160,14 @@ def _connect_four(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choi
     for action in legal:
         free = int((~board[:, action].any(axis=-1)).sum()) if board.shape == (6, 7, 2) else 0
         mark = (0.5, (free - 0.5) / 6) if free else None
+        cell = Rect(left + action * width, top + (free - 1) * height / 6, width, height / 6) if free else None
         spot = Spot(
             f"column{action + 1}",
-            f"column {action + 1}",
+            place_name("classic/connect_four", action, 7),
             Rect(left + action * width, top, width, height),
             str(action + 1),
             mark,
+            landing=cell,
         )
         yield Choice(action, spot.label, (spot,))
 
@@ -217,11 +202,11 @@ def _chess(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:
 def _go(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:
     size = np.asarray(turn.observations[agent]).shape[0]
     for action in legal:
-        if action == size * size:
-            yield Choice(action, "pass", (Spot("pass", "pass", key="x"),))
+        name = place_name("classic/go", action, size * size + 1)
+        if name == "pass":
+            yield Choice(action, name, (Spot(name, name, key="x"),))
             continue
         column, row = divmod(action, size)  # the env draws its rows from left to right
-        name = f"{'ABCDEFGHJKLMNOPQRST'[column]}{size - row}"
         spot = Spot(name, name, Rect(column / size, row / size, 1 / size, 1 / size), mark=(0.5, 0.5))
         yield Choice(action, name, (spot,))
 

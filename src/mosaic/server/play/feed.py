@@ -14,18 +14,21 @@ from typing import assert_never
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.server.play.episode import MatchPhase
+from mosaic.server.play.episode import HUMAN, MatchPhase
 from mosaic.server.play.match import Match
 from mosaic.server.play.messages import (
     Act,
     AssignPolicy,
     Axes,
     Click,
+    Identify,
     Key,
     Keys,
     Message,
     Pause,
     Press,
+    Ready,
+    RecordDemo,
     Recording,
     Restart,
     Seen,
@@ -34,10 +37,12 @@ from mosaic.server.play.messages import (
     Swap,
     Thoughts,
     TypedMove,
+    Undo,
     read_message,
 )
-from mosaic.server.play.participants import HUMAN, Viewer
+from mosaic.server.play.participants import Viewer
 from mosaic.server.play.rendering import MatchFrame
+from mosaic.server.play.saved import STOPPED
 from mosaic.server.play.state import view_of
 
 _MOST_REFUSALS = 20
@@ -47,21 +52,26 @@ class MatchFeed:
     """Feed of one viewer; `notify` is called, from any thread, when something may be due."""
 
     def __init__(
-        self, match: Match, claims: set[AgentID], allow: Callable[[PolicyID], None], notify: Callable[[], None]
+        self,
+        match: Match,
+        claims: set[AgentID],
+        allow: Callable[[PolicyID], None],
+        notify: Callable[[], None],
+        shares: bool = True,
     ) -> None:
-        """Prepare the feed; `allow` raises for policies that viewers must not name."""
+        """Prepare the feed; `allow` raises for policies that viewers must not name, `shares` is the viewer's."""
         self._match, self._state, self._allow, self._notify = match, match.state, allow, notify
-        self._viewer = Viewer(notify, set(claims))
+        self.viewer = Viewer(notify, set(claims), shares=shares)
         self._refusals: deque[str] = deque(maxlen=_MOST_REFUSALS)  # for a viewer that does not read them
         self._version, self._number = -1, 0
         self._ready = True  # for a picture
 
     def join(self) -> None:
         """Take part; raise if the match has ended or a claimed agent belongs to another viewer."""
-        self._state.join(self._viewer)
+        self._state.join(self.viewer)
 
     def leave(self) -> None:
-        self._state.leave(self._viewer)
+        self._state.leave(self.viewer)
 
     def texts(self) -> list[str]:
         """Return the messages that are due: refusals, then the state if it has changed."""
@@ -70,12 +80,13 @@ class MatchFeed:
             found.append(json.dumps({"type": "refused", "text": self._refusals.popleft()}))
         if self._state.viewers.version != self._version:
             self._version = self._state.viewers.version
-            found.append(json.dumps(view_of(self._state, self._viewer)))
+            found.append(json.dumps(view_of(self._state, self.viewer)))
         return found
 
     def picture(self) -> MatchFrame | None:
         """Return the newest picture if the viewer is ready for it and has not got it."""
-        frame = self._match.screen.frame
+        with self._state.changed:
+            frame = self._match.screen.frames.get(self._state.sight_of(self.viewer))
         if frame is None or frame.number == self._number or not self._ready:
             return None
         self._number, self._ready = frame.number, False
@@ -88,6 +99,11 @@ class MatchFeed:
             return ""
         return f"This match has ended: {self._state.episode.error}"
 
+    @property
+    def continues(self) -> bool:
+        """Return whether the match has ended with the server, and a later one continues it."""
+        return self._state.ending == STOPPED
+
     def take(self, text: str) -> None:
         """Carry out a message of the viewer; what cannot be done is refused in the next texts."""
         try:
@@ -96,7 +112,7 @@ class MatchFeed:
             self._refuse(str(error))
 
     def _obey(self, message: Message) -> None:
-        match, state, viewer = self._match, self._state, self._viewer
+        match, state, viewer = self._match, self._state, self.viewer
         match message:
             case Act():
                 state.act(viewer, message.agent, message.action)
@@ -112,12 +128,18 @@ class MatchFeed:
                 state.axes(viewer, tuple(message.values))
             case Keys():
                 state.bind(viewer, message.bindings)
+            case Identify():
+                state.identify(viewer, message.key)
+            case Ready():
+                state.ready(viewer)
             case Pause():
                 state.pause(message.on)
             case StepOnce():
                 state.step_once()
             case Restart():
                 state.restart(message)
+            case Undo():
+                self._follow(match.undo(viewer))
             case Swap():
                 self._follow(match.swap(viewer))
             case AssignPolicy():
@@ -125,11 +147,13 @@ class MatchFeed:
                     self._allow(str(message.policy))
                 self._follow(match.assign(message.agent, message.policy, viewer))
             case SetRate():
-                state.set_rate(message.hz)
+                state.set_rate(viewer, message.hz)
             case Thoughts():
                 match.think(message.on)
             case Recording():
                 state.record(message.on)
+            case RecordDemo():
+                self._follow(match.record_demo(message.name))
             case Seen():
                 self._ready = True
                 self._notify()

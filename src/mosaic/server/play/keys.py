@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 from gymnasium import spaces
@@ -14,8 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Action
-from mosaic.envs.env import Env
-from mosaic.server.play.clicks import has_board, names_of
+from mosaic.envs.action_names import axis_ends, meanings_of, names_of
+from mosaic.envs.env import Env, innermost
+from mosaic.server.play.clicks import has_board
 
 # Keys are named as in browsers (KeyboardEvent.code), by their position on the keyboard.
 _LEFT_HAND = {"up": "KeyW", "left": "KeyA", "down": "KeyS", "right": "KeyD", "fire": "Space"}
@@ -62,7 +64,7 @@ def key_map(env: Env, space: Space[Action]) -> KeyMap:
         case spaces.Discrete() if not has_board(env.spec.env_id):  # boards have their own keys
             return _discrete(env, space)
         case spaces.Box() if space.shape and len(space.shape) == 1:
-            return _continuous(space)
+            return _continuous(space, axis_ends(env.spec.env_id, space.shape[0]))
         case _:
             return KeyMap(space, (), (), None)
 
@@ -102,21 +104,36 @@ def check_bindings(space: Space[Action], bindings: Iterable[KeyBinding]) -> tupl
 
 
 def _discrete(env: Env, space: spaces.Discrete[np.int64]) -> KeyMap:
-    names = names_of(env.spec.env_id, int(space.n))
+    names = names_of(env.spec.env_id, int(space.n)) or own_names(env, int(space.n))
     rest = _rest(names, int(space.start))
+    words = meanings_of(env.spec.env_id, int(space.n)) or names
     own = _own_map(env)
     if own is not None:
         bindings, own_rest = own
         rest = own_rest if rest is None else rest
-        labelled = [b.model_copy(update={"label": _label(names, b.action or 0)}) for b in bindings]
+        labelled = [b.model_copy(update={"label": _label(words, b.action or 0)}) for b in bindings]
         return KeyMap(space, *_for_two(labelled), rest)
     ways = {_SYNONYMS.get(name, name): place for place, name in enumerate(names)}
-    left = tuple(_bind(code, ways[way], names) for way, code in _LEFT_HAND.items() if way in ways)
-    right = tuple(_bind(code, ways[way], names) for way, code in _RIGHT_HAND.items() if way in ways)
+    left = tuple(_bind(code, ways[way], words) for way, code in _LEFT_HAND.items() if way in ways)
+    right = tuple(_bind(code, ways[way], words) for way, code in _RIGHT_HAND.items() if way in ways)
     if not left:  # no directions: use the number row
         low, count = int(space.start), min(int(space.n), 9)
-        left = tuple(_bind(f"Digit{place + 1}", low + place, names) for place in range(count))
+        left = tuple(_bind(f"Digit{place + 1}", low + place, words) for place in range(count))
     return KeyMap(space, left, right, rest)
+
+
+def own_names(env: Env, count: int) -> tuple[str, ...]:
+    """Return the names that an env gives its actions itself, as Atari games and MiniGrid do; empty if it has none."""
+    raw = innermost(env)
+    given = getattr(raw, "get_action_meanings", None)
+    kinds = getattr(raw, "actions", None)
+    if callable(given):
+        names = tuple(str(name).lower() for name in given())
+    elif isinstance(kinds, type) and issubclass(kinds, IntEnum):
+        names = tuple(kind.name.lower().replace("_", " ") for kind in kinds)
+    else:
+        names = tuple(map(str, (getattr(raw, "metadata", None) or {}).get("action_names", ())))
+    return names if len(names) == count else ()
 
 
 def _rest(names: tuple[str, ...], low: int) -> int | None:
@@ -140,14 +157,6 @@ def _for_two(bindings: Sequence[KeyBinding]) -> tuple[tuple[KeyBinding, ...], tu
 
 def _moved(binding: KeyBinding, hand: Mapping[str, str]) -> KeyBinding:
     return binding.model_copy(update={"keys": tuple(hand.get(_WAY_OF.get(key, ""), key) for key in binding.keys)})
-
-
-def innermost(env: Env) -> object:
-    """Return the env below all wrappers."""
-    raw: object = env
-    while hasattr(raw, "env"):
-        raw = raw.env
-    return getattr(raw, "unwrapped", raw)
 
 
 def _own_map(env: Env) -> tuple[list[KeyBinding], Action | None] | None:
@@ -207,7 +216,7 @@ _AXES = (("left", "right"), ("down", "up"))
 _FURTHER = (("KeyQ", "KeyE"), ("KeyZ", "KeyX"), ("KeyR", "KeyF"), ("KeyT", "KeyG"))
 
 
-def _continuous(space: spaces.Box) -> KeyMap:
+def _continuous(space: spaces.Box, words: tuple[tuple[str, str], ...]) -> KeyMap:
     """Bind a pair of keys per axis. A single axis can be moved up and down as well as left and right."""
     left: list[KeyBinding] = []
     right: list[KeyBinding] = []
@@ -216,13 +225,14 @@ def _continuous(space: spaces.Box) -> KeyMap:
         ends = (float(low[axis]), float(high[axis]))
         pairs = _AXES if space.shape[0] == 1 else _AXES[axis : axis + 1]
         for ways in pairs:
-            for way, value in zip(ways, ends, strict=True):
-                label = _push(axis, value)
+            for end, (way, value) in enumerate(zip(ways, ends, strict=True)):
+                label = words[axis][end] if words else _push(axis, value)
                 left.append(KeyBinding(keys=(_LEFT_HAND[way],), axis=axis, value=value, label=label))
                 right.append(KeyBinding(keys=(_RIGHT_HAND[way],), axis=axis, value=value, label=label))
         if axis >= len(_AXES):
-            for code, value in zip(_FURTHER[axis - len(_AXES)], ends, strict=True):
-                left.append(KeyBinding(keys=(code,), axis=axis, value=value, label=_push(axis, value)))
+            for end, (code, value) in enumerate(zip(_FURTHER[axis - len(_AXES)], ends, strict=True)):
+                label = words[axis][end] if words else _push(axis, value)
+                left.append(KeyBinding(keys=(code,), axis=axis, value=value, label=label))
     return KeyMap(space, tuple(left), tuple(right), _rest_of(space))
 
 

@@ -9,18 +9,17 @@ import logging
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from enum import Enum, auto
 from time import monotonic, time
 from typing import Any, TypeVar
 
-from mosaic.core.episode import Episode
+from mosaic.core.episode import Episode, EpisodeNote
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Turn
 from mosaic.core.user_code import exits_refused
-from mosaic.envs.board_cells import board_cells
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
 from mosaic.policies.registry import parse_policy
@@ -29,11 +28,12 @@ from mosaic.runners.local import LocalEnvRunner
 from mosaic.runners.record import episode_from_json, episode_to_json
 from mosaic.server.play.advice import Advisors
 from mosaic.server.play.clicks import choices
-from mosaic.server.play.episode import MatchEndedError, MatchPhase, PositionText, result_of
+from mosaic.server.play.episode import HUMAN, MatchEndedError, MatchPhase, PositionText
+from mosaic.server.play.keeping import EpisodeKeeper, KeptEpisodes
 from mosaic.server.play.keys import key_map
 from mosaic.server.play.messages import MatchRequest
-from mosaic.server.play.participants import HUMAN, HumanController, Viewer, require_owner
-from mosaic.server.play.rendering import MatchScreen, hanabi_text
+from mosaic.server.play.participants import HumanController, Viewer
+from mosaic.server.play.rendering import MatchScreen, position_of
 from mosaic.server.play.state import MatchState
 
 T = TypeVar("T")
@@ -46,6 +46,8 @@ _log = logging.getLogger(__name__)
 class _Next(Enum):
     STEP = auto()
     RESTART = auto()
+    REWIND = auto()  # to the steps of the next opening
+    FLAG = auto()  # a side has no time left
     END = auto()
 
 
@@ -56,19 +58,23 @@ class Match:
         request: MatchRequest,
         *,
         idle_s: float = IDLE_S,
+        opening: Episode | None = None,
         clock: Callable[[], float] = monotonic,
-        keep: Callable[[str, Episode], str] | None = None,
+        kept: KeptEpisodes | None = None,
         ended: Callable[[str], None] | None = None,
         screen: LiveScreen | None = None,
     ) -> None:
         """Create a match, not yet started.
 
-        `keep` stores an episode and returns its name; `ended` is called when the match ends; `screen` is for viewers
-        outside the web page.
+        `opening` holds the steps that its first episode begins with. `kept` stores its episodes; `ended` is called
+        when the match ends; `screen` is for viewers outside the web page.
         """
         self.id, self.started = match_id, time()
         self.state = MatchState(match_id, request, clock)
-        self._idle_s, self._keep, self._on_end = idle_s, keep, ended
+        if opening is not None:
+            self.state.episode.seed, self.state.episode.opening = opening.seed, opening
+        self._idle_s, self._on_end = idle_s, ended
+        self._keeper = EpisodeKeeper(match_id, self.state, kept)
         self._opened: Future[None] = Future()
         self._orders: deque[tuple[Callable[[LocalEnvRunner], Any], Future[Any]]] = deque()
         self._thread = threading.Thread(target=self._main, name=f"match-{match_id}", daemon=True)
@@ -78,7 +84,16 @@ class Match:
     def open(self) -> None:
         """Start the match; raise if the env or a policy cannot be created."""
         self._thread.start()
+        self.wait_until_open()
+
+    def wait_until_open(self) -> None:
+        """Wait until the first position is ready; raise if the env or a policy cannot be created."""
         self._opened.result()
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the first position is ready."""
+        return self._opened.done() and self._opened.exception() is None
 
     def think(self, on: bool) -> None:
         state = self.state
@@ -90,40 +105,47 @@ class Match:
 
         self._order(change)
 
-    def assign(self, agent: AgentID, policy: PolicyID | None, viewer: Viewer | None = None) -> Future[None]:
-        """Let another policy act from the next step on; None restores the previous one."""
+    def assign(self, agent: AgentID, policy: PolicyID | None, viewer: Viewer) -> Future[None]:
+        """Let another policy act from the next step on, if the viewer may; None restores the previous one."""
         state = self.state
 
         def change(runner: LocalEnvRunner) -> None:
             state.episode.check_agent(agent)
-            if viewer is not None:
-                require_owner(viewer, state.viewers.all, [agent])
-            self._put(runner, {agent: policy or state.assignments.back_of(agent)})
-            if viewer is not None and viewer.claims:
+            self._put(runner, {agent: policy or state.assignments.back_of(agent)}, [agent], viewer)
+            if viewer.claims or not viewer.shares:
                 (viewer.claims.add if policy == HUMAN else viewer.claims.discard)(agent)
 
         return self._order(change)
 
-    def swap(self, viewer: Viewer | None = None) -> Future[None]:
+    def swap(self, viewer: Viewer) -> Future[None]:
         """Rotate the policies among the agents; the viewers' claims move along."""
         state = self.state
 
         def change(runner: LocalEnvRunner) -> None:
             agents = state.episode.agents
-            if viewer is not None:
-                require_owner(viewer, state.viewers.all, agents)
             rotated = state.assignments.rotated(agents)
-            follows = dict(zip(agents, [*agents[1:], *agents[:1]], strict=True))
-            self._put(runner, {a: policy for a, policy in rotated.items() if policy != state.assignments.policy_of(a)})
-            for each in state.viewers.all:
-                each.claims = {follows.get(agent, agent) for agent in each.claims}
+            changed = {a: policy for a, policy in rotated.items() if policy != state.assignments.policy_of(a)}
+            self._put(runner, changed, agents, viewer)
+            state.access.swap(state.viewers.all, dict(zip(agents, [*agents[1:], *agents[:1]], strict=True)))
 
         return self._order(change)
+
+    def undo(self, viewer: Viewer) -> Future[None]:
+        """Take back the viewer's last move and what policies replied; the record says so."""
+        return self._order(lambda runner: self.state.undo(runner.record, viewer))
+
+    def record_demo(self, name: str | None) -> Future[None]:
+        """Add every episode to this demonstration from now on, the current one whole; None: no more."""
+        return self._order(lambda runner: self._keeper.record_demo(name, runner.record))
 
     def current_episode(self) -> Future[Episode]:
         """Return a copy of the current episode so far, or of the last one."""
 
         def copy(runner: LocalEnvRunner) -> Episode:
+            if not self.state.episode.is_revealed:
+                raise InputError(
+                    "This game hides information from its players: its episode can be read when it is over."
+                )
             return episode_from_json(episode_to_json(runner.record))
 
         return self._order(copy)
@@ -158,7 +180,7 @@ class Match:
             with exits_refused(state.request.environment.id):
                 env = make_env(state.request.environment)
                 runner = LocalEnvRunner(
-                    env, state.assignments, seed=state.request.seed, controllers={HUMAN: self._human}
+                    env, state.assignments, seed=state.episode.seed, controllers={HUMAN: self._human}
                 )
                 state.episode.spec = env.spec
                 with runner:
@@ -179,6 +201,8 @@ class Match:
 
     def _close(self) -> None:
         state = self.state
+        if self._opened.exception() is None:  # else a saved match that cannot be restored, for a reason that may pass
+            self._keeper.forget()
         with state.changed:
             state.episode.phase = MatchPhase.ENDED
             state.episode.error = state.episode.error or state.ending
@@ -207,31 +231,41 @@ class Match:
                 runner,
                 f"{episode.known_spec.env_id} failed at step {episode.step}: {type(error).__name__}: {error}",
             )
-        return asked is _Next.RESTART
+        return asked is not _Next.END
 
     def _run(self, runner: LocalEnvRunner) -> _Next:
         state = self.state
-        seed, number = state.episode.seed, state.episode.number
-        turns = runner.turns(seed, episode=number, max_steps=state.request.max_steps, digests=True)
+        seed, number, limit = state.episode.seed, state.episode.number, state.request.max_steps
+        opening = state.episode.take_opening()
+        turns = runner.turns(seed, episode=number, max_steps=limit, digests=True, opening=opening)
         try:
             for turn in turns:
-                self._saw(runner, turn)
-                if turn.over:
+                restoring = opening is not None and runner.record.env_steps < opening.env_steps
+                self._saw(runner, turn, restoring)
+                if turn.over or restoring:
                     continue
                 asked = self._wait(runner)
+                if asked is _Next.END:
+                    self._keeper.save(runner.env, runner.record, last=True)
+                if asked is _Next.REWIND:
+                    return asked
+                if asked is _Next.FLAG:
+                    runner.record.cut = True
+                    runner.record.notes.append(EpisodeNote(runner.record.env_steps, state.late(), "lost_on_time"))
+                    break
                 if asked is not _Next.STEP:
                     runner.record.cut = True
-                    self._store(runner)
+                    self._keeper.store(runner.record)
                     return asked
                 with state.changed:
                     self._human.actions = state.players.take(turn)
         finally:
             turns.close()  # type: ignore[attr-defined]
         with state.changed:
-            state.episode.phase = MatchPhase.OVER
-            state.episode.result = result_of(runner.record, runner.env.spec.facts)
+            state.episode.finish(runner.record, runner.env.spec.facts)
             state.viewers.tell()
-        self._store(runner)
+        if opening is None or runner.record.env_steps > opening.env_steps:  # else it was stored before a restart
+            self._keeper.store(runner.record)
         return self._wait(runner)
 
     def _fail(self, runner: LocalEnvRunner, why: str) -> _Next:
@@ -241,50 +275,53 @@ class Match:
             state.viewers.tell()
         return self._wait(runner)
 
-    def _saw(self, runner: LocalEnvRunner, turn: Turn) -> None:
-        """Update the state after a step, before viewers are notified."""
+    def _saw(self, runner: LocalEnvRunner, turn: Turn, restoring: bool) -> None:
+        """Update the state after a step, before viewers are notified; `restoring`: a step of the opening follows."""
         state, episode, pace = self.state, self.state.episode, self.state.pace
         env, first = runner.env, runner.record.env_steps == 0
         agents = env.possible_agents or tuple(turn.rewards) if first else tuple(turn.observations)
+        self._keeper.note(env, turn, runner.record)
+        if not restoring:  # before viewers learn of the step: what they have seen is not lost
+            self._keeper.save(env, runner.record, last=turn.over)
         born = {a: key_map(env, env.action_spaces[a]) for a in agents if first or a not in episode.key_maps}
-        if state.thinking and turn.observations and (not pace.real_time or state.viewers.is_due()):
+        if state.thinking and not restoring and turn.observations and (not pace.real_time or state.viewers.is_due()):
             self._think(runner, turn)
-        view = PositionText(board_cells(env), hanabi_text(env))
+        view = position_of(env, turn, episode.view.observed)
         found = {a: choices(env.spec, turn, a) for a in turn.observations if not pace.real_time or first}
         with state.changed:
             if first:
-                if episode.phase is MatchPhase.OPENING:
+                if not self._opened.done():
                     pace.fit(env, agents)
-                episode.start(agents)
-                pace.start()
+                state.begin_play(agents, runner.record)
             elif not pace.real_time:
-                episode.note_moves(runner.record)
+                episode.note_moves(runner.record, view.board)
             episode.advance(turn, runner.record.env_steps, born)
-            episode.view = view if view.cells or view.text else episode.view
+            episode.view = view if view != PositionText() else episode.view
             if found or not pace.real_time:
                 episode.choices = found
             pace.advance()
+            if restoring:
+                return
+            state.note_step(turn, runner.record)
             if not pace.real_time or first or turn.over or state.viewers.is_due():
                 state.viewers.tell()
         if not self._opened.done():
             self._opened.set_result(None)
 
     def _think(self, runner: LocalEnvRunner, turn: Turn) -> None:
-        state = self.state
-        people = [agent for agent in turn.observations if state.assignments.is_human(agent)]
-        agent = next(iter(people or turn.observations), None)
-        if agent is None:
-            return
-        policy = state.assignments.back_of(agent) if people else state.assignments.policy_of(agent)
-        controller = None if people else runner.controllers.players[agent].controller
-        names = {choice.action: choice.label for choice in choices(runner.env.spec, turn, agent)}
-        advice = self._advisors.ask(runner.env.spec, agent, policy, turn, controller, names)
-        with state.changed:
-            state.advice = advice
-            state.viewers.tell()
+        advice = self._advisors.consider(runner, turn, self.state.assignments)
+        with self.state.changed:
+            self.state.advice = advice or self.state.advice
+            self.state.viewers.tell()
 
-    def _put(self, runner: LocalEnvRunner, policies: Mapping[AgentID, PolicyID]) -> None:
+    def _put(
+        self, runner: LocalEnvRunner, policies: Mapping[AgentID, PolicyID], agents: Iterable[AgentID], viewer: Viewer
+    ) -> None:
+        """Give agents to other policies if the viewer holds all of `agents` or owns the match; tell everyone."""
         state = self.state
+        with state.changed:
+            state.access.check_holder(viewer, agents)
+            changes = {agent: (state.assignments.policy_of(agent), policy) for agent, policy in policies.items()}
         for agent, policy in policies.items():
             if policy != HUMAN:
                 parse_policy(policy)
@@ -292,27 +329,15 @@ class Match:
                 runner.set_policy_for_agent(agent, policy)
             with state.changed:
                 state.assignments.put(agent, policy)
+                state.episode.people |= policy == HUMAN
                 state.players.chosen.pop(agent, None)
-                for viewer in state.viewers.all:
-                    viewer.path = ()
+                for each in state.viewers.all:
+                    each.path = ()
+        with state.changed:
+            state.access.tell(viewer, changes)
         turn = state.episode.turn
         if state.thinking and turn is not None and turn.observations:
             self._think(runner, turn)
-
-    def _store(self, runner: LocalEnvRunner) -> None:
-        state = self.state
-        if not state.recording or self._keep is None or not runner.record.env_steps:
-            return
-        try:
-            name = self._keep(f"{self.id}-{state.episode.number}", runner.record)
-        except OSError as error:
-            with state.changed:
-                state.note = f"The episode could not be kept: {error}."
-                state.viewers.tell()
-            return
-        with state.changed:
-            state.kept.append(name)
-            state.viewers.tell()
 
     def _wait(self, runner: LocalEnvRunner) -> _Next:
         """Carry out orders and draw, until a step is due, a restart is requested, or the match is to end."""
@@ -336,6 +361,8 @@ class Match:
         state = self.state
         if state.ending:
             return _Next.END
+        if state.episode.opening is not None:
+            return _Next.REWIND
         if state.restart_request is not None:
             state.episode.follow(state.restart_request.seed)
             state.restart_request = None
@@ -345,25 +372,19 @@ class Match:
         if state.viewers.until_idle_s(self._idle_s) <= 0:
             state.ending = f"it had no viewer for {self._idle_s:g} seconds."
             return _Next.END
-        if self._until_step_s() > 0:
+        if state.until_flag_s() <= 0:
+            return _Next.FLAG
+        if state.until_step_s(self.screen.is_watched_live) > 0:
             return None
         state.pace.take_step()
         return _Next.STEP
 
     def _pause_s(self) -> float | None:
-        until_idle_s = self.state.viewers.until_idle_s(self._idle_s)
-        shortest = min(self._until_step_s(), until_idle_s, self.screen.listen_every_s)
+        state, screen = self.state, self.screen
+        until_idle_s = state.viewers.until_idle_s(self._idle_s)
+        until_step_s = state.until_step_s(screen.is_watched_live)
+        shortest = min(until_step_s, until_idle_s, state.until_flag_s(), screen.listen_every_s)
         return None if math.isinf(shortest) else max(shortest, 0.0)
-
-    def _until_step_s(self) -> float:
-        state = self.state
-        acting, is_human = state.episode.acting, state.assignments.is_human
-        return state.pace.wait_s(
-            over=not acting,
-            watched=bool(state.viewers.all) or self.screen.is_watched_live,
-            people_play=any(is_human(agent) for agent in state.episode.agents),
-            people_wait=any(is_human(agent) and agent not in state.players.chosen for agent in acting),
-        )
 
     def _carry_out(self, runner: LocalEnvRunner, do: Callable[[LocalEnvRunner], Any], answer: Future[Any]) -> None:
         if not answer.set_running_or_notify_cancel():

@@ -11,7 +11,8 @@ from mosaic.config.sections import EnvironmentConfig, Section
 from mosaic.config.validation import explain_settings
 from mosaic.core.errors import FormatError, InputError
 from mosaic.server.play.keys import KeyBinding
-from mosaic.server.play.pace import PaceKind
+from mosaic.server.play.pace import ClockConfig, PaceKind
+from mosaic.store.demos.demonstration import DemoName
 
 HIGHEST_RATE_HZ = 120.0
 
@@ -27,12 +28,15 @@ class MatchRequest(Section):
     agents: dict[Agent, Policy] = Field(
         min_length=1, max_length=1000, description="Agent or pattern → policy; `human` is a person in a browser."
     )
-    seed: Seed = Field(0, description="Of the first episode; a restart without one takes the next number.")
+    seed: Seed | None = Field(None, description="Of the first episode; None draws one, and so does every restart.")
     pace: PaceKind = Field(
         "auto", description="turns: the game waits for people. real_time: it continues with the keys that are held."
     )
     rate_hz: Rate | None = Field(None, description="Env steps per second; None takes the env's own rate.")
+    ready_screen: bool = Field(True, description="Whether a game in real time waits for the first key or click.")
+    clock: ClockConfig | None = Field(None, description="Clocks of a game in turns; null plays without.")
     record: bool = Field(False, description="Keep every episode in the store.")
+    demo: DemoName | None = Field(None, description="Demonstration to add every episode to.")
     max_steps: int | None = Field(None, ge=1, description="Env steps after which an episode is cut.")
 
 
@@ -98,6 +102,19 @@ class Keys(ViewerMessage):
     bindings: Annotated[list[KeyBinding], Field(max_length=200)] | None
 
 
+class Identify(ViewerMessage):
+    """A key of the match: its owner's, or that of an agent."""
+
+    type: Literal["identify"]
+    key: Annotated[str, Field(max_length=100)]
+
+
+class Ready(ViewerMessage):
+    """The sender is ready for a game in real time."""
+
+    type: Literal["ready"]
+
+
 class Pause(ViewerMessage):
     type: Literal["pause"]
     on: bool
@@ -110,6 +127,12 @@ class StepOnce(ViewerMessage):
 class Restart(ViewerMessage):
     type: Literal["restart"]
     seed: Seed | None = None
+
+
+class Undo(ViewerMessage):
+    """The sender's last move and what policies replied, taken back."""
+
+    type: Literal["undo"]
 
 
 class Swap(ViewerMessage):
@@ -141,6 +164,13 @@ class Recording(ViewerMessage):
     on: bool
 
 
+class RecordDemo(ViewerMessage):
+    """Demonstration that every episode is added to from now on, the current one whole; null ends it."""
+
+    type: Literal["demo"]
+    name: DemoName | None
+
+
 class Seen(ViewerMessage):
     """Acknowledgement that the last picture is displayed and the next one may be sent."""
 
@@ -155,14 +185,18 @@ Message = Annotated[
     | Key
     | Axes
     | Keys
+    | Identify
+    | Ready
     | Pause
     | StepOnce
     | Restart
+    | Undo
     | Swap
     | AssignPolicy
     | SetRate
     | Thoughts
     | Recording
+    | RecordDemo
     | Seen,
     Field(discriminator="type"),
 ]

@@ -18,11 +18,10 @@ from mosaic.envs.spaces import objection
 from mosaic.policies.human import parse_action
 from mosaic.policies.mapping import ControllerKey, PolicyMapping
 from mosaic.server.play.clicks import Path, next_spots, press, spot_at
-from mosaic.server.play.episode import CurrentEpisode, MatchPhase
+from mosaic.server.play.episode import HUMAN, CurrentEpisode, MatchPhase
 from mosaic.server.play.keys import KeyBinding, check_bindings, held_action
 from mosaic.server.play.pace import Pace
 
-HUMAN: PolicyID = "human"
 STATE_EVERY_S = 0.2  # of a real-time game; its pictures are updated more often
 
 
@@ -37,6 +36,10 @@ class Viewer:
     tapped: dict[str, None] = field(default_factory=dict)  # keys that were down since the last step
     axes: tuple[float, ...] = ()
     bindings: tuple[KeyBinding, ...] | None = None  # its own key map
+    pictures: bool = True  # whether it shows any
+    shares: bool = True  # without claims it acts for every agent that is not claimed; else for none
+    owner: bool = False  # it has shown the key of the match
+    holds: set[AgentID] = field(default_factory=set)  # agents whose keys it has shown
 
 
 class MatchViewers:
@@ -50,9 +53,12 @@ class MatchViewers:
         self._told_at_s = -math.inf
         self._unwatched_since = clock()
 
-    def join(self, viewer: Viewer) -> None:
-        """Add a viewer; its claims must be free. The lock is held by the caller, as for all methods."""
-        require_owner(Viewer(viewer.notify), self.all, viewer.claims)
+    def join(self, viewer: Viewer, held: Collection[AgentID] = ()) -> None:
+        """Add a viewer; its claims must be free, except on held agents, which need a key to play.
+
+        The lock is held by the caller, as for all methods.
+        """
+        require_free(self.all, viewer.claims - set(held))
         self.all.append(viewer)
         self.tell()
 
@@ -126,18 +132,21 @@ class PolicyAssignments:
         return dict(zip(names, [*policies[-1:], *policies[:-1]], strict=True))
 
 
-def acts_for(viewer: Viewer, viewers: Collection[Viewer], humans: Iterable[AgentID]) -> list[AgentID]:
-    """Return the human agents that this viewer may act for."""
-    if viewer.claims:
+def acts_for(
+    viewer: Viewer, viewers: Collection[Viewer], humans: Iterable[AgentID], held: Collection[AgentID] = ()
+) -> list[AgentID]:
+    """Return the human agents that this viewer may act for; `held` ones only if it holds them."""
+    humans = [agent for agent in humans if agent not in held or agent in viewer.holds]
+    if viewer.claims or not viewer.shares:
         return [agent for agent in humans if agent in viewer.claims]
     claimed = {agent for other in viewers if other is not viewer for agent in other.claims}
     return [agent for agent in humans if agent not in claimed]
 
 
-def require_owner(viewer: Viewer, viewers: Collection[Viewer], agents: Iterable[AgentID]) -> None:
-    """Raise InputError if another viewer has claimed one of the agents: only that one may hand it over or take it."""
+def require_free(viewers: Collection[Viewer], agents: Iterable[AgentID]) -> None:
+    """Raise InputError if a viewer has claimed one of the agents."""
     for agent in agents:
-        if agent not in viewer.claims and any(agent in other.claims for other in viewers):
+        if any(agent in other.claims for other in viewers):
             raise InputError(f"'{agent}' belongs to another player: only that player hands it over or takes it.")
 
 
@@ -184,7 +193,9 @@ class HumanPlayers:
     ) -> None:
         self._episode, self._assignments, self._viewers, self._pace = episode, assignments, viewers, pace
         self.chosen: dict[AgentID, Action] = {}  # for the next step
+        self.taken: Turn | None = None  # the turn whose actions were taken last; its step may still be in progress
         self._last: dict[AgentID, Action] = {}
+        self.held: Collection[AgentID] = ()  # agents that only their holders act for
 
     def begin(self) -> None:
         self.chosen.clear()
@@ -193,7 +204,11 @@ class HumanPlayers:
     def mine(self, viewer: Viewer) -> list[AgentID]:
         """Return the agents that this viewer acts for."""
         humans = [agent for agent in self._episode.agents if self._assignments.is_human(agent)]
-        return acts_for(viewer, self._viewers.all, humans)
+        return acts_for(viewer, self._viewers.all, humans, self.held)
+
+    def people(self) -> list[Viewer]:
+        """Return the viewers who play."""
+        return [viewer for viewer in self._viewers.all if self.mine(viewer)]
 
     def bindings_of(self, viewer: Viewer, agent: AgentID) -> tuple[KeyBinding, ...]:
         """Return the key bindings: two players at one keyboard have a hand each; a single player has both."""
@@ -265,6 +280,7 @@ class HumanPlayers:
             if self._assignments.is_human(agent):
                 taken[agent] = self.chosen[agent] if agent in self.chosen else self._held(agent)
         self.chosen.clear()
+        self.taken = turn
         self._last.update(taken)
         for viewer in self._viewers.all:
             viewer.tapped.clear()

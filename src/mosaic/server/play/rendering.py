@@ -6,19 +6,26 @@ import logging
 import math
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from time import time
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
-from mosaic.core.turn import Observation
-from mosaic.envs.env import Env
+from mosaic.core.turn import Observation, Turn
+from mosaic.envs.agent_places import agent_places
+from mosaic.envs.board_cells import board_of
+from mosaic.envs.env import Env, EnvSpec
+from mosaic.envs.private_pictures import draws_for_agents, picture_for
+from mosaic.envs.tables.games import has_table, table_of
+from mosaic.envs.tables.table import EVERYTHING, SPECTATOR, Sight, table_text
+from mosaic.envs.text.view import text_view
 from mosaic.runners.live_screen import LiveScreen
 from mosaic.runners.screen import Shot, develop
 from mosaic.server.play.episode import PositionText
-from mosaic.server.play.keys import innermost
 from mosaic.server.play.state import MatchState
 from mosaic.telemetry.frames.on_demand import LISTEN_EVERY_S
 from mosaic.telemetry.frames.reader import Frame
@@ -29,21 +36,31 @@ _PAPER, _INK = (19, 22, 26), (233, 235, 238)
 
 
 def picture_of(env: Env) -> NDArray[np.uint8] | None:
-    """Return the env's own picture, or its text drawn; None if it has neither."""
+    """Return the env's own picture, or its card table drawn as text; None if it has neither."""
     pixels = env.render()
     if pixels is not None:
         return pixels
-    text = hanabi_text(env)
-    return draw_text(text) if text else None
+    table = table_of(env, EVERYTHING)
+    return None if table is None else draw_text(table_text(table))
 
 
-def hanabi_text(env: Env) -> str:
-    """Return Hanabi's text for the player to move, at the end for all players; empty for other envs."""
-    state = getattr(getattr(innermost(env), "hanabi_env", None), "game_state", None)
-    if state is None:
-        return ""
-    player = state.current_player()
-    return str(state.observation_string(player) if player >= 0 else state).strip()
+def position_of(env: Env, turn: Turn, observed: Mapping[AgentID, str]) -> PositionText:
+    """Return the position as text; `observed` is what the agents that do not act now observed last."""
+    if not env.spec.facts.hidden_information:
+        return PositionText(board_of(env), agent_places(env))
+    if has_table(env.spec.env_id):
+        sights = (EVERYTHING, SPECTATOR, *map(Sight, env.possible_agents))
+        tables = {sight: table_of(env, sight) for sight in sights}
+        return PositionText(tables={sight: table for sight, table in tables.items() if table is not None})
+    new = {agent: _observed(env.spec, turn, agent) for agent in turn.observations}
+    return PositionText(observed={**observed, **new}, places=agent_places(env), private_pictures=draws_for_agents(env))
+
+
+def _observed(spec: EnvSpec, turn: Turn, agent: AgentID) -> str:
+    try:
+        return text_view(spec, turn, agent)
+    except InputError:  # too many numbers
+        return describe_observations({agent: turn.observations[agent]})
 
 
 def draw_text(text: str) -> NDArray[np.uint8]:
@@ -78,8 +95,9 @@ class MatchScreen:
 
     def __init__(self, state: MatchState, live: LiveScreen | None) -> None:
         self._state, self._live = state, live
-        self._shown = self._shown_live = (-1, -1)  # episode and step of the newest picture
-        self.frame: MatchFrame | None = None
+        self._shown = self._shown_live = (-1, -1)  # episode and step of the newest pictures
+        self._number = 0
+        self.frames: dict[Sight, MatchFrame | None] = {}  # of this step; None where the env cannot be drawn
 
     @property
     def is_watched_live(self) -> bool:
@@ -92,18 +110,28 @@ class MatchScreen:
 
     def owes(self) -> tuple[bool, bool]:
         """Return whether pages, and whether others, wait for a picture of this step. The state must be locked."""
-        now = self._now
-        page = self._shown != now and bool(self._state.viewers.all)
-        return page, self._live is not None and self._shown_live != now and self._live.wanted()
+        revealed = self._state.episode.is_revealed
+        live = revealed and self._live is not None and self._shown_live != self._now and self._live.wanted()
+        return bool(self._due()), live
+
+    def _due(self) -> set[Sight]:
+        """Return the sights of viewers for which this step is not drawn yet. The state must be locked."""
+        state = self._state
+        wanted = {state.sight_of(viewer) for viewer in state.viewers.all if viewer.pictures}
+        drawn = set(self.frames) if self._shown == self._now else set()
+        return {sight for sight in wanted - drawn if state.episode.is_drawn_for(sight)}
 
     def show(self, env: Env, page: bool, live: bool) -> None:
-        shot = self._shot(env)
         if live and self._live is not None:
+            shot = self._shot(env, EVERYTHING)
             if shot is not None:
                 self._live.show(shot)
             self._shown_live = self._now
         if page:
-            self._draw(shot)
+            with self._state.changed:
+                due = self._due()
+            for sight in due:
+                self._draw(self._shot(env, sight), sight)
 
     def close(self) -> None:
         if self._live is not None:
@@ -113,15 +141,16 @@ class MatchScreen:
     def _now(self) -> tuple[int, int]:
         return self._state.episode.number, self._state.episode.step
 
-    def _shot(self, env: Env) -> Shot | None:
+    def _shot(self, env: Env, sight: Sight) -> Shot | None:
         episode = self._state.episode
         if episode.turn is None:
             return None
         returns = dict(episode.returns)
         reward = episode.turn.rewards.get(next(iter(returns), ""), 0.0)
-        return Shot(partial(picture_of, env), 0, episode.step, episode.number, reward, returns)
+        draw = partial(picture_of, env) if sight.everything else partial(picture_for, env, sight.agent)
+        return Shot(draw, 0, episode.step, episode.number, reward, returns)
 
-    def _draw(self, shot: Shot | None) -> None:
+    def _draw(self, shot: Shot | None, sight: Sight) -> None:
         state, env_id = self._state, self._state.episode.known_spec.env_id
         developed = None
         try:
@@ -131,14 +160,17 @@ class MatchScreen:
             problem = f"{env_id} cannot be drawn: {type(error).__name__}: {error}"
             _log.exception("Match %s cannot be drawn", state.id)
         with state.changed:
-            self._shown = self._now
+            if self._shown != self._now:
+                self._shown, self.frames = self._now, {}
+            self.frames[sight] = None
             if problem:
                 self._describe(problem)
             if developed is not None:
-                number = self.frame.number + 1 if self.frame else 1
+                self._number += 1
                 facts, rgb = developed.facts, developed.rgb
                 where = facts["step"], facts["episode"], facts["env"], facts["agent"]
-                self.frame = MatchFrame(Frame(number, rgb, *where, time(), facts["reward"], facts["ret"]))
+                frame = Frame(self._number, rgb, *where, time(), facts["reward"], facts["ret"])
+                self.frames[sight] = MatchFrame(frame)
                 state.viewers.notify()
 
     def _describe(self, problem: str) -> None:
@@ -146,7 +178,7 @@ class MatchScreen:
         state, turn = self._state, self._state.episode.turn
         seen = {} if turn is None else turn.observations or turn.final_observations
         if seen and not state.episode.view.cells:
-            state.episode.view = PositionText(text=describe_observations(seen))
+            state.episode.view = replace(state.episode.view, text=describe_observations(seen))
         if not state.note or not state.pace.real_time or state.viewers.is_due():
             state.note = state.note or problem
             state.viewers.tell()

@@ -7,11 +7,14 @@ import threading
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import Episode
-from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.errors import InputError, MosaicError, unknown
+from mosaic.core.ids import AgentID, Json
 from mosaic.core.turn import Turn
 from mosaic.core.user_code import exits_refused
 from mosaic.envs.catalog import make_env
-from mosaic.envs.env import EnvSpec
+from mosaic.envs.env import Env, EnvSpec
+from mosaic.envs.tables.games import has_table, table_of
+from mosaic.envs.tables.table import EVERYTHING, Sight, table_json
 from mosaic.runners.record import Difference, replay
 from mosaic.server.play.clicks import choices
 from mosaic.server.play.rendering import picture_of
@@ -34,6 +37,7 @@ class Replay:
         self.difference: Difference | None = None
         self.done = False
         self._pictures: list[Encoded | None] = []
+        self._tables: list[dict[AgentID, Json]] = []  # of card games, by viewer; "" sees everything
         self._changed = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._main, name=f"replay-{replay_id}", daemon=True)
@@ -55,8 +59,30 @@ class Replay:
         """Return the steps whose pictures are available at once; 0 is the one after reset."""
         return min(max(0, len(self._pictures) * self.every - 1), self.episode.env_steps)
 
+    @property
+    def has_tables(self) -> bool:
+        return has_table(self.environment.id)
+
     def picture(self, step: int, patience_s: float = 60.0) -> Encoded:
         """Wait until the replay has reached the step, and return its picture."""
+        place = self._reach(step, patience_s)
+        found = self._pictures[place]
+        if found is None:
+            raise InputError(f"{self.environment.id} has no picture.")
+        return found
+
+    def table(self, step: int, agent: AgentID | None, patience_s: float = 60.0) -> Json:
+        """Wait until the replay has reached the step, and return its card table: all of it, or as the agent saw it."""
+        place = self._reach(step, patience_s)
+        if not self._tables:
+            raise InputError(f"{self.environment.id} has no card table.")
+        found = self._tables[place]
+        if (agent or "") not in found:
+            raise unknown("agent", str(agent), [name for name in found if name])
+        return found[agent or ""]
+
+    def _reach(self, step: int, patience_s: float) -> int:
+        """Wait until the replay has reached the step, and return its place among the steps that were drawn."""
         if not 0 <= step <= self.episode.env_steps:
             raise InputError(f"There is no step {step}; the episode has steps 0 to {self.episode.env_steps}.")
         place = step // self.every
@@ -64,10 +90,7 @@ class Replay:
             self._changed.wait_for(lambda: len(self._pictures) > place or self.done or self._stopped, patience_s)
             if len(self._pictures) <= place:
                 raise MosaicError(self.error or f"The replay did not reach step {step}.")
-            found = self._pictures[place]
-        if found is None:
-            raise InputError(f"{self.environment.id} has no picture.")
-        return found
+        return place
 
     def _main(self) -> None:
         try:
@@ -93,6 +116,7 @@ class Replay:
             drawn = step % self.every == 0
             pixels = picture_of(env) if drawn else None
             picture = None if pixels is None else encoded(pixels)
+            tables = _tables(env) if drawn else {}
             with self._changed:
                 if self._stopped:
                     raise _StoppedError
@@ -100,6 +124,8 @@ class Replay:
                     self.moves.append(text)
                 if drawn:
                     self._pictures.append(picture)
+                if tables:
+                    self._tables.append(tables)
                 self._changed.notify_all()
 
         try:
@@ -115,3 +141,10 @@ class Replay:
             parts.append(f"{agent}: {played}" if len(self.episode.actions[step - 1]) < 3 else str(played))
         text = ", ".join(parts)
         return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+
+
+def _tables(env: Env) -> dict[AgentID, Json]:
+    """Return the card table as everyone together and as each agent sees it; empty for other envs than card games."""
+    sights = {"": EVERYTHING, **{agent: Sight(agent) for agent in env.possible_agents}}
+    found = {viewer: table_of(env, sight) for viewer, sight in sights.items()}
+    return {viewer: table_json(table) for viewer, table in found.items() if table is not None}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from starlette.concurrency import run_in_threadpool
+from starlette.status import WS_1009_MESSAGE_TOO_BIG, WS_1012_SERVICE_RESTART
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from mosaic.core.errors import MosaicError
@@ -16,6 +17,7 @@ from mosaic.server.play.match import Match
 from mosaic.server.streams.shared import close_reason
 
 ENDED_CODE = 4410
+LONGEST_MESSAGE = 1 << 16  # of a viewer: keys, clicks and names; the server's own limit is that of the policy server
 
 
 async def attend(socket: WebSocket, match: Match, claims: set[AgentID], allow: Callable[[PolicyID], None]) -> None:
@@ -27,7 +29,7 @@ async def attend(socket: WebSocket, match: Match, claims: set[AgentID], allow: C
         with suppress(RuntimeError):  # the loop is closed: no viewer is left
             loop.call_soon_threadsafe(wake.set)
 
-    feed = MatchFeed(match, claims, allow, notify)
+    feed = MatchFeed(match, claims, allow, notify, shares=not match.state.hides)
     try:
         feed.join()
     except MosaicError as error:
@@ -56,7 +58,8 @@ async def _show(socket: WebSocket, feed: MatchFeed, wake: asyncio.Event, listeni
             await socket.send_bytes(await run_in_threadpool(frame.message))
             continue
         if feed.ending:
-            await socket.close(ENDED_CODE, close_reason(feed.ending))
+            code = WS_1012_SERVICE_RESTART if feed.continues else ENDED_CODE
+            await socket.close(code, close_reason(feed.ending))
             return
         await wake.wait()
 
@@ -66,11 +69,21 @@ async def _listen(socket: WebSocket, feed: MatchFeed) -> None:
         received = await socket.receive()
         if received["type"] == "websocket.disconnect":
             return
-        feed.take(received.get("text") or "")
+        text = received.get("text") or ""
+        if len(text) > LONGEST_MESSAGE:
+            await socket.close(WS_1009_MESSAGE_TOO_BIG)
+            return
+        feed.take(text)
 
 
-def read_claims(agent: list[AgentID], match: Match) -> set[AgentID]:
-    """Return the agents that a link names."""
+def read_claims(agent: list[AgentID], match: Match, *, has_key: bool = False) -> set[AgentID]:
+    """Return the agents that a link names; `has_key`: the viewer is about to show the key of its agent.
+
+    Without any, a game with hidden information gives its viewer the first human agent that no other viewer has: two
+    people at two screens must not see each other's cards.
+    """
     for name in agent:
         match.state.episode.check_agent(name)
-    return set(agent)
+    if agent or has_key or not match.state.hides:
+        return set(agent)
+    return match.state.free_agent()

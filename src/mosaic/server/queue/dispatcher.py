@@ -20,7 +20,7 @@ from typing import TypeVar
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import MosaicError
 from mosaic.runs.trainer import Trainer
-from mosaic.server.queue.policy import Demand, QueueLimits, choose, demand_of
+from mosaic.server.queue.policy import Demand, QueueLimits, choose, demand_of, in_order, too_much, why_waiting
 from mosaic.store.atomic import private_folder
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.lock import held
@@ -86,6 +86,19 @@ class Dispatcher:
     def stuck(self) -> dict[str, str]:
         """Return the queued runs that could not be started, and why."""
         return {run_id: stuck.reason for run_id, stuck in self._stuck.items()}
+
+    def queue(self) -> dict[str, str]:
+        """Return the queued runs in the order in which they will start, and why each waits."""
+        runs = self._store.index.list(states=LIVE | {State.QUEUED})
+        running = [self._taken(run) for run in runs if run.state in LIVE]
+        stuck = self.stuck()
+        waiting = [self._taken(run) for run in runs if run.state is State.QUEUED]
+        never = [demand for demand in waiting if demand.run_id in stuck or too_much(demand, self._limits)]
+        later = [demand for demand in in_order(waiting, running) if demand not in never]
+        return {
+            **{each.run_id: why_waiting(each, place, running, self._limits) for place, each in enumerate(later)},
+            **{each.run_id: stuck.get(each.run_id) or why_waiting(each, 0, running, self._limits) for each in never},
+        }
 
     def problems(self) -> list[str]:
         """Return why queued runs are not started at present; empty while the queue works."""

@@ -62,18 +62,48 @@ def choose(queued: Iterable[Demand], running: Iterable[Demand], limits: QueueLim
     no others.
     """
     used = list(running)
-    waiting = sorted((d for d in queued if too_much(d, limits) is None), key=lambda d: (d.queued_at, d.run_id))
-    under_way = Counter(demand.owner for demand in used)
     chosen: list[str] = []
-    while waiting:
-        following = min(waiting, key=lambda demand: under_way[demand.owner])  # the first of equals has waited longest
+    for following in in_order((demand for demand in queued if too_much(demand, limits) is None), used):
         if not fits([*used, following], limits):
             break
-        waiting.remove(following)
         used.append(following)
-        under_way[following.owner] += 1
         chosen.append(following.run_id)
     return chosen
+
+
+def in_order(queued: Iterable[Demand], running: Iterable[Demand]) -> list[Demand]:
+    """Return the queued runs in the order in which they will start, as far as is known now."""
+    waiting = sorted(queued, key=lambda demand: (demand.queued_at, demand.run_id))
+    under_way = Counter(demand.owner for demand in running)
+    found: list[Demand] = []
+    while waiting:
+        following = min(waiting, key=lambda demand: under_way[demand.owner])  # the first of equals has waited longest
+        waiting.remove(following)
+        under_way[following.owner] += 1
+        found.append(following)
+    return found
+
+
+def why_waiting(demand: Demand, before: int, running: list[Demand], limits: QueueLimits) -> str:
+    """Return why a run is not started now, for users; `before` is the number of runs that come first."""
+    if problem := too_much(demand, limits):
+        return f"It can never start here: {problem}."
+    if before:
+        return f"{_runs(before)} will start first."
+    if fits([*running, demand], limits):
+        return "It starts in a moment."
+    if len(running) >= limits.runs:
+        return f"{_runs(len(running))} are alive, and this server runs {limits.runs} at a time."
+    cores = sum(min(run.cores, limits.cores) for run in running)
+    if cores + min(demand.cores, limits.cores) > limits.cores:
+        return f"It needs {min(demand.cores, limits.cores)} of {limits.cores} cores, and {cores} are in use."
+    if sum(run.gpus for run in running) + demand.gpus > limits.gpus:
+        return f"It needs {demand.gpus:g} of {limits.gpus} GPUs, and others use them."
+    return f"It needs {demand.memory_mb:,} MB of memory, and others use it."
+
+
+def _runs(number: int) -> str:
+    return "1 run" if number == 1 else f"{number} runs"
 
 
 def fits(runs: list[Demand], limits: QueueLimits) -> bool:

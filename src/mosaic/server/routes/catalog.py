@@ -12,7 +12,7 @@ from mosaic.envs import catalog
 from mosaic.policies.controller import PolicyKind
 from mosaic.server.context import ServerContext
 from mosaic.server.machine_load import MachineLoad, MachineMeter
-from mosaic.server.schemas import EnvRow, FindingRow, Health, PolicyRow, WorkerRow, worker_row
+from mosaic.server.schemas import EnvRow, FindingRow, Health, PolicyRow, QueuedRow, WorkerRow, worker_row
 from mosaic.store.state import LIVE, State
 from mosaic.workers.registry import load_worker, options_schema
 
@@ -39,6 +39,14 @@ def routes(context: ServerContext) -> APIRouter:
             running=None if states is None else sum(state in LIVE for state in states),
             stuck=context.dispatcher.stuck(),
         )
+
+    @router.get("/queue")
+    def queue() -> list[QueuedRow]:
+        """List the queued runs in the order in which they will start, and why each waits."""
+        return [
+            QueuedRow(run_id=run_id, position=place, reason=reason)
+            for place, (run_id, reason) in enumerate(context.dispatcher.queue().items(), 1)
+        ]
 
     @router.get("/envs")
     def envs(family: str | None = None) -> list[EnvRow]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
-from pydantic import Field, ValidationError
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
 
 from mosaic.config.file_formats import read_json
-from mosaic.config.validation import explain_settings
-from mosaic.core.errors import FormatError, InputError
+from mosaic.core.errors import FormatError
 from mosaic.runners.record import load_episode
 from mosaic.server.evaluations.job import ExaminationRow
 from mosaic.server.evaluations.jobs import EvaluationJobs
-from mosaic.server.evaluations.request import MODELS, Kind
+from mosaic.server.evaluations.ladder import Ladder, read_ladder
+from mosaic.server.evaluations.request import MODELS, Kind, parse_request
 from mosaic.server.play.registry import Matches
 from mosaic.server.schemas import ResponseModel
 
@@ -30,6 +30,12 @@ def routes(examinations: EvaluationJobs, matches: Matches) -> APIRouter:
     router = APIRouter(tags=["evaluation"])
     for kind in MODELS:
         _add(router, kind, examinations, matches)
+
+    @router.get("/ladder")
+    def ladder(env: Annotated[str, Query(min_length=1, max_length=500)]) -> Ladder:
+        """Rate policies and people by all tournaments, evaluations and recorded matches of an env on this server."""
+        return read_ladder(env, examinations, matches.kept.all())
+
     return router
 
 
@@ -77,11 +83,7 @@ def _read(kind: Kind, body: bytes) -> Any:
         raise FormatError(f"The body is not a JSON document: {error}.") from error
     if not isinstance(data, dict):
         raise FormatError("The body is not a JSON object with 'environment' and policies.")
-    model = MODELS[kind]
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        raise InputError(explain_settings(error, model)) from error
+    return parse_request(kind, data)
 
 
 def _describe(kind: Kind) -> dict[str, object]:

@@ -6,20 +6,40 @@ import json
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket
 
-from mosaic.core.errors import InputError
-from mosaic.runners.record import episode_from_json, episode_to_json
+from mosaic.config.sections import Section
+from mosaic.runners.record import episode_to_json
 from mosaic.server.play.match import Match
-from mosaic.server.play.messages import read_request
+from mosaic.server.play.messages import Agent, Policy, read_request
 from mosaic.server.play.registry import Matches
-from mosaic.server.play.replays import Replay
+from mosaic.server.play.replay_views import (
+    ANSWER_WITHIN_S,
+    EpisodeRow,
+    ReplayAsked,
+    ReplayRow,
+    ReportRow,
+    episode_rows,
+    open_replay,
+    replay_row,
+    report_rows,
+)
+from mosaic.server.play.requests import (
+    MoveRequest,
+    Position,
+    RestartRequest,
+    UndoRequest,
+    WaitSeconds,
+    make_move,
+    see_position,
+)
+from mosaic.server.play.requests import restart as restart_episode
+from mosaic.server.play.requests import undo as undo_move
 from mosaic.server.play.socket import attend, read_claims
 from mosaic.server.play.state import view_of
 from mosaic.server.schemas import ResponseModel
-
-ANSWER_WITHIN_S = 90.0  # a policy may think this long before the match handles requests again
 
 
 class MatchRow(ResponseModel):
@@ -33,35 +53,19 @@ class MatchRow(ResponseModel):
     agents: dict[str, str] = Field(description="Agent → policy that acts for it now.")
 
 
-class EpisodeRow(ResponseModel):
-    name: str
-    bytes: int
-    time: float = Field(description="When it was recorded, in seconds since 1970.")
+class OpenedMatch(MatchRow):
+    owner_key: str = Field(
+        description="Secret of the match's owner, which lets a viewer give agents to other policies."
+    )
 
 
-class ReplayRow(ResponseModel):
-    replay_id: str
-    env: str
-    seed: int
-    env_steps: int
-    drawn: int = Field(description="Steps whose pictures are ready; asking for a later one waits.")
-    every: int = Field(description="Steps per picture.")
-    done: bool
-    same: bool | None = Field(description="Whether the replay equals the record bit for bit; null while it runs.")
-    difference: str
-    error: str
-    policies: dict[str, str]
-    returns: dict[str, float]
-    moves: list[str]
-    rewards: list[dict[str, float]]
+class PlayOnRequest(Section):
+    """Position of a replay to play on from, and who plays."""
 
-
-class ReplayAsked(BaseModel):
-    """Source of a replay: one of these."""
-
-    name: str | None = None
-    match_id: str | None = None
-    episode: dict[str, object] | None = None
+    step: int = Field(ge=0, description="Env steps of the record to take first.")
+    agents: dict[Agent, Policy] = Field(
+        min_length=1, max_length=1000, description="Agent or pattern → policy; `human` is a person in a browser."
+    )
 
 
 async def _body(request: Request) -> bytes:
@@ -72,13 +76,14 @@ def routes(matches: Matches) -> APIRouter:
     router = APIRouter(tags=["matches"])
 
     @router.post("/matches", status_code=201)
-    def open_match(body: Annotated[bytes, Depends(_body)]) -> MatchRow:
+    def open_match(body: Annotated[bytes, Depends(_body)]) -> OpenedMatch:
         """Open a match and wait until its first position is ready."""
-        return _row(matches.open(read_request(body)))
+        return _opened(matches.open(read_request(body)))
 
     @router.get("/matches")
     def list_matches() -> list[MatchRow]:
-        return [_row(match) for match in matches.all()]
+        """List the matches, newest first, without those whose env is still being created."""
+        return [_row(match) for match in matches.all() if match.is_open]
 
     @router.get("/matches/{match_id}")
     def show_match(match_id: str) -> dict[str, object]:
@@ -89,6 +94,28 @@ def routes(matches: Matches) -> APIRouter:
     def end_match(match_id: str) -> None:
         matches.find(match_id).end("it was ended by a request.")
 
+    @router.get("/matches/{match_id}/position")
+    def position(match_id: str, agent: str | None = None, wait_s: Annotated[WaitSeconds, Query()] = 30.0) -> Position:
+        """Return the position as text with the legal actions by name, once it is the turn of `agent`; without one, of
+        any human agent that no viewer claims.
+        """
+        return see_position(matches.find(match_id), agent, wait_s)
+
+    @router.post("/matches/{match_id}/moves")
+    def move(match_id: str, asked: MoveRequest) -> Position:
+        """Make a move and wait for the replies of the other agents."""
+        return make_move(matches.find(match_id), asked)
+
+    @router.post("/matches/{match_id}/restart")
+    def restart(match_id: str, asked: RestartRequest) -> Position:
+        """Begin the next episode."""
+        return restart_episode(matches.find(match_id), asked)
+
+    @router.post("/matches/{match_id}/undo")
+    def undo(match_id: str, asked: UndoRequest) -> Position:
+        """Take back a person's last move and the replies of policies to it. The record notes it."""
+        return undo_move(matches.find(match_id), asked)
+
     @router.get("/matches/{match_id}/episode")
     def match_episode(match_id: str) -> Response:
         """Return the episode so far, as a file that `mosaic replay` reads."""
@@ -96,35 +123,48 @@ def routes(matches: Matches) -> APIRouter:
         return _file(json.dumps(episode_to_json(episode)), f"{match_id}.episode.json")
 
     @router.websocket("/matches/{match_id}/stream")
-    async def stream(socket: WebSocket, match_id: str, agent: Annotated[list[str] | None, Query()] = None) -> None:
+    async def stream(
+        socket: WebSocket, match_id: str, agent: Annotated[list[str] | None, Query()] = None, has_key: bool = False
+    ) -> None:
         """Serve one viewer. `agent`: the only agents it acts for; without, every human agent that no other viewer
-        claims.
+        claims. `has_key`: it acts for the agents whose keys it shows.
         """
-        match = matches.find(match_id)
-        await attend(socket, match, read_claims(agent or [], match), matches.check_policy)
+        match = await run_in_threadpool(matches.find, match_id)  # it may have to be restored
+        await attend(socket, match, read_claims(agent or [], match, has_key=has_key), matches.check_policy)
 
     @router.get("/episodes")
     def list_episodes() -> list[EpisodeRow]:
         """List recorded matches, newest first."""
-        rows = [(path, path.stat()) for path in matches.kept()]
-        return [
-            EpisodeRow(name=path.name.removesuffix(".episode.json"), bytes=facts.st_size, time=facts.st_mtime)
-            for path, facts in rows
-        ]
+        return episode_rows(matches.kept)
 
     @router.get("/episodes/{name}")
     def episode_file(name: str) -> Response:
-        path = matches.kept_file(name)
+        path = matches.kept.file(name)
         return _file(path.read_text(encoding="utf-8"), path.name)
 
     @router.post("/replays", status_code=201)
-    def open_replay(asked: ReplayAsked) -> ReplayRow:
+    def start_replay(asked: ReplayAsked) -> ReplayRow:
         """Replay a recorded episode by its name, a match's episode, or an uploaded one."""
-        return _replay_row(_replay(matches, asked))
+        return replay_row(open_replay(matches, asked))
 
     @router.get("/replays/{replay_id}")
     def show_replay(replay_id: str) -> ReplayRow:
-        return _replay_row(matches.find_replay(replay_id))
+        return replay_row(matches.find_replay(replay_id))
+
+    @router.post("/replays/{replay_id}/matches", status_code=201)
+    def play_on(replay_id: str, asked: PlayOnRequest) -> OpenedMatch:
+        """Open a match that begins with the first steps of a recorded episode."""
+        return _opened(matches.play_on(matches.find_replay(replay_id), asked.step, asked.agents))
+
+    @router.get("/replays/{replay_id}/reports")
+    def replay_reports(replay_id: str) -> list[ReportRow]:
+        """Return what policies reported about their decisions, such as the transcripts of language models."""
+        return report_rows(matches.find_replay(replay_id))
+
+    @router.get("/replays/{replay_id}/tables/{step}")
+    def replay_table(replay_id: str, step: int, agent: str | None = None) -> dict[str, object]:
+        """Return the card table at a step: all of it, or what `agent` could see."""
+        return {"table": matches.find_replay(replay_id).table(step, agent)}
 
     @router.get("/replays/{replay_id}/pictures/{step}")
     def replay_picture(replay_id: str, step: int) -> Response:
@@ -149,34 +189,8 @@ def _row(match: Match) -> MatchRow:
         )
 
 
-def _replay(matches: Matches, asked: ReplayAsked) -> Replay:
-    if asked.name is not None:
-        return matches.replay_kept(asked.name)
-    if asked.match_id is not None:
-        return matches.replay(matches.find(asked.match_id).current_episode().result(ANSWER_WITHIN_S))
-    if asked.episode is not None:
-        return matches.replay(episode_from_json(asked.episode))
-    raise InputError("Name what to replay: 'name', 'match_id' or 'episode'.")
-
-
-def _replay_row(replay: Replay) -> ReplayRow:
-    episode, difference = replay.episode, replay.difference
-    return ReplayRow(
-        replay_id=replay.id,
-        env=replay.environment.id,
-        seed=episode.seed,
-        env_steps=episode.env_steps,
-        drawn=replay.drawn,
-        every=replay.every,
-        done=replay.done,
-        same=None if not replay.done or replay.error else difference is None,
-        difference="" if difference is None else f"step {difference.step}: {difference.what}",
-        error=replay.error,
-        policies=dict(episode.policies),
-        returns=episode.returns,
-        moves=list(replay.moves),
-        rewards=[dict(rewards) for rewards in episode.rewards],
-    )
+def _opened(match: Match) -> OpenedMatch:
+    return OpenedMatch(**_row(match).model_dump(), owner_key=match.state.access.owner_key)
 
 
 def _file(text: str, name: str) -> Response:

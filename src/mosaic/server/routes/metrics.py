@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from mosaic.server.context import ServerContext
 from mosaic.server.schemas import Events
 from mosaic.store.logs import Stream
-from mosaic.store.views import CurvePoints, LogPart, curve_of, log_part
+from mosaic.store.views import CurvePoints, LogPart, UsagePoints, curve_of, log_part, usage_of
 from mosaic.telemetry.curves.curves import Axis, Curves
 from mosaic.telemetry.events.reader import read_events
 
@@ -43,6 +43,11 @@ def routes(context: ServerContext) -> APIRouter:
     ) -> CurvePoints:
         """Return a metric over an axis, downsampled to this many buckets; their minima and maxima are kept."""
         return curve_of(context.folder(ref), metric, x, buckets=buckets, start=start, stop=stop)
+
+    @router.get("/usage")
+    def usage(ref: str) -> UsagePoints:
+        """Return the cores and memory that the processes of the run used, as its supervisor sampled them."""
+        return usage_of(context.folder(ref))
 
     @router.get("/log")
     def log(

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Header, Query, Request, Response
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse
 
 from mosaic.config.file_formats import read_json
 from mosaic.config.loading import parse_run_config
@@ -20,7 +25,9 @@ from mosaic.runs.resume_settings import with_changes
 from mosaic.server.context import ServerContext
 from mosaic.server.env_trial import check_environment
 from mosaic.server.queue.policy import demand_of, too_much
+from mosaic.store.archives.archive import archive_run
 from mosaic.store.archives.trust import foreign
+from mosaic.store.labels import LabelChange, make_change
 from mosaic.store.run_folder import RunFolder, new_run_id
 from mosaic.store.state import ENDED, State
 from mosaic.store.views import RunDetails, RunRow, details_of, row_of
@@ -32,6 +39,14 @@ _CONFIG_BODY = {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunConfig"}}},
     }
 }
+_LABELS_BODY = {
+    "requestBody": {
+        "required": True,
+        "description": "Labels to change.",
+        "content": {"application/json": {"schema": LabelChange.model_json_schema()}},
+    }
+}
+_ARCHIVE: dict[int | str, dict[str, object]] = {200: {"content": {"application/gzip": {}}}}
 LONGEST_KEY = 255
 ANSWER_WITHIN_S = 30.0  # for a run that was sent a command
 Patience = Annotated[
@@ -93,12 +108,13 @@ def routes(context: ServerContext) -> APIRouter:
         tag: Annotated[list[str] | None, Query(description="Only runs with all of these tags.")] = None,
         group: str | None = None,
         project: Annotated[str | None, Query(max_length=100, description="Only runs of this project.")] = None,
+        hidden: Annotated[bool, Query(description="Also runs that are hidden from lists.")] = False,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> list[RunRow]:
         """List runs, newest first."""
         names = context.store.project_names(project)
         found = context.store.index.list(states=state or (), tags=tag or (), group=group, projects=names)
-        return [row_of(run) for run in found[:limit]]
+        return [row_of(run) for run in found if hidden or not run.hidden][:limit]
 
     @router.get("/{ref}")
     def show(ref: str) -> RunDetails:
@@ -144,6 +160,30 @@ def routes(context: ServerContext) -> APIRouter:
             run.checkpoint(ANSWER_WITHIN_S)
         return details_of(run.folder)
 
+    @router.patch("/{ref}", openapi_extra=_LABELS_BODY)
+    def label(ref: str, body: Annotated[bytes, Depends(_body)]) -> RunDetails:
+        """Change labels of the run, in any state; what the body leaves out stays."""
+        run = context.run(ref)
+        document = _json(body)
+        if not isinstance(document, dict):
+            raise FormatError("The body is not a JSON object with name, tags, add_tags, remove_tags, note or hidden.")
+        run.label(make_change(**document))
+        return details_of(run.folder)
+
+    @router.get("/{ref}/archive", response_class=FileResponse, responses=_ARCHIVE)
+    def archive(ref: str) -> FileResponse:
+        """Return the run as one file, for `mosaic runs import`. A live run is refused: stop it first."""
+        folder = context.folder(ref)
+        place = Path(tempfile.mkdtemp(prefix="mosaic-archive-"))
+        tidy = BackgroundTask(shutil.rmtree, place, ignore_errors=True)
+        try:
+            with _fitting_its_state():
+                path = archive_run(folder, place / f"{folder.run_id}.tar.gz")
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+        return FileResponse(path, media_type="application/gzip", filename=path.name, background=tidy)
+
     @router.delete("/{ref}", status_code=204)
     def delete(ref: str) -> None:
         """Delete the folder and everything in it. A live run is refused: stop it first."""
@@ -163,13 +203,16 @@ def _fitting_its_state() -> Iterator[None]:
         raise ConflictError(str(error)) from error
 
 
-def _acceptable(context: ServerContext, body: bytes) -> RunConfig:
-    """Return the configuration in the body, if this server would run it."""
+def _json(body: bytes) -> object:
     try:
-        document = read_json(body.decode())
+        return read_json(body.decode())
     except (ValueError, RecursionError) as error:
         raise FormatError(f"The body is not a JSON document: {error}.") from error
-    config = parse_run_config(document)
+
+
+def _acceptable(context: ServerContext, body: bytes) -> RunConfig:
+    """Return the configuration in the body, if this server would run it."""
+    config = parse_run_config(_json(body))
     context.programs.check_run(config)
     _refuse_too_much(context, config)
     check_environment(config.environment)

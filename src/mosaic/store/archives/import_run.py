@@ -18,6 +18,7 @@ from mosaic.store.archives.archive import NOT_PACKED
 from mosaic.store.atomic import write_atomic
 from mosaic.store.errors import StorageError, reason
 from mosaic.store.index.index import is_run_id
+from mosaic.store.labels import read_labels
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.staging import Staged, TakenError, staged, sweep
 from mosaic.store.state import LIVE, Attempt, RunState, State, read_written_state, write_state
@@ -159,6 +160,7 @@ def _check(archive: Path, folder: RunFolder) -> None:
     try:
         _keep_inside(folder)
         read_written_state(folder)
+        read_labels(folder)
     except (InputError, OSError) as error:
         problem = str(error).replace(f"{folder.path}/", "")  # the staging path no longer exists when this is read
         raise FormatError(f"'{archive}' holds no run: {problem}") from error

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from mosaic.config.sections import join_id
 from mosaic.core.errors import FormatError
 from mosaic.core.reference import explain
-from mosaic.core.user_code import PREFIX
 from mosaic.store.checkpoint_record import BestBy, CheckpointManifest, FileEntry, PolicyEntry
 
 MANIFEST, CARD = "manifest.json", "README.md"
@@ -107,7 +107,7 @@ class BundleManifest(_Record):
     def env_id(self) -> str:
         """Return the name of the env as commands take it: family/name, or python:module:factory."""
         family, name = self.environment.get("family") or "", self.environment.get("env_id", "")
-        return f"{PREFIX}{name}" if family == "python" else f"{family}/{name}" if family else str(name)
+        return join_id(family, str(name))
 
     def checkpoint(self) -> CheckpointManifest:
         """Return the manifest of the folder of weights, as a worker reads it."""

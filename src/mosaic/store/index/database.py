@@ -20,10 +20,11 @@ from mosaic.store.state import State
 
 T = TypeVar("T")
 
-SCHEMA = 4
+SCHEMA = 5
 _PATIENCE_S = 20.0
 _COLUMNS = tuple(field.name for field in fields(RunSummary))
-_TAGS, _STATE, _IMPORTED = (_COLUMNS.index(name) for name in ("tags", "state", "imported"))
+_TAGS, _STATE = (_COLUMNS.index(name) for name in ("tags", "state"))
+_FLAGS = tuple(_COLUMNS.index(name) for name in ("imported", "hidden"))
 _TABLE = "CREATE TABLE runs ({}, stamp, checksum, PRIMARY KEY (run_id))".format(
     ", ".join(f'"{name}"' for name in _COLUMNS)
 )
@@ -156,7 +157,8 @@ def _values(row: Row) -> list[object]:
     values = list(astuple(row[0]))
     values[_TAGS] = json.dumps(values[_TAGS])
     values[_STATE] = str(values[_STATE])
-    values[_IMPORTED] = int(values[_IMPORTED])
+    for flag in _FLAGS:
+        values[flag] = int(values[flag])
     return [*values, row[1], _checksum([*values, row[1]])]
 
 
@@ -167,7 +169,8 @@ def _row(values: tuple[Any, ...]) -> Row:
         raise ValueError("a row does not match its checksum")
     summary[_TAGS] = tuple(json.loads(summary[_TAGS]))
     summary[_STATE] = State(summary[_STATE])
-    summary[_IMPORTED] = bool(summary[_IMPORTED])
+    for flag in _FLAGS:
+        summary[flag] = bool(summary[flag])
     return RunSummary(*summary), stamp
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from mosaic.config.run import LATEST, check_run_id
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError, nearest
+from mosaic.core.files import file_stamp
 from mosaic.store.archives.signature import RUNS
 from mosaic.store.errors import StorageError
 from mosaic.store.index.database import Database, Row, UnusableError
@@ -184,7 +185,7 @@ class Index:
             names = [name for name in os.listdir(self._runs) if name[0] != "."]
         except FileNotFoundError:
             return {}
-        return {name: stamp for name in names if (stamp := _stamp(f"{self._runs}/{name}/{STATE}"))}
+        return {name: stamp for name in names if (stamp := file_stamp(f"{self._runs}/{name}/{STATE}"))}
 
     def _folder(self, run_id: str) -> RunFolder:
         return RunFolder(self._runs / run_id)
@@ -197,17 +198,8 @@ def reindex(home: Path) -> int:
 
 def _row_of(folder: RunFolder) -> Row:
     """Return the row with the state recorded in state.json; whether it is still true is checked on use."""
-    stamp = _stamp(str(folder.state))  # before reading: a change meanwhile is noticed next time
+    stamp = file_stamp(str(folder.state))  # before reading: a change meanwhile is noticed next time
     return summarise(folder, read_written_state(folder)), stamp
-
-
-def _stamp(path: str) -> str:
-    """Return a stamp that changes with every write of state.json, which is always a new file; empty without one."""
-    try:
-        status = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-    return f"{status.st_mtime_ns}.{status.st_ino}.{status.st_size}"
 
 
 def is_run_id(text: str) -> bool:

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mosaic.core.ids import EnvID
+from mosaic.store.labels import read_labels
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import RunState, State, read_state
 
 _CHUNK = 1 << 14
 _ASIDES = ("checkpoint", "checkpoint_exists", "evaluation")  # not about training itself
+REWARD = "episode_reward_mean"
+_NEAR = 1 << 18  # bytes: lists of runs look no farther back for an evaluation
 _FARTHEST = 1 << 22  # a run without training metrics in its last 4 MiB has no last metrics
 
 
@@ -50,11 +53,11 @@ def last_metrics(path: Path) -> LastMetrics:
     return LastMetrics(_reached(newest, resumed_at), None, measured)
 
 
-def last_evaluation(path: Path) -> tuple[Mapping[str, object], ...]:
-    """Return the visible events of the last evaluation, one per opponent; none where there was none recently."""
+def last_evaluation(path: Path, within: int = _FARTHEST) -> tuple[Mapping[str, object], ...]:
+    """Return the visible events of the last evaluation, one per opponent; none where the file's end has none."""
     found: list[Mapping[str, object]] = []
     reached = math.inf  # where the next attempt began
-    for line in _lines_backwards(path):
+    for line in _lines_backwards(path, within):
         if b'"evaluation"' not in line and b'"resumed"' not in line:
             continue
         event = _event(line)
@@ -68,11 +71,42 @@ def last_evaluation(path: Path) -> tuple[Mapping[str, object], ...]:
     return tuple(found)
 
 
+def start_message(path: Path) -> tuple[str, float | None] | None:
+    """Return what the start of a run reports, and since when; None once it has sampled.
+
+    A message about compiled code counts its seconds itself, and has no time.
+    """
+    for line in _lines_backwards(path, _NEAR):
+        event = _event(line)
+        if event.get("kind") in ("stage", "compiling"):
+            began = _number(event.get("timestamp")) if event["kind"] == "stage" else None
+            return str(event.get("message", "")), began
+        if event.get("kind") == "iteration" and event.get("env_steps"):
+            return None
+    return None
+
+
+def headline(path: Path, metrics: LastMetrics, *, self_play: bool) -> tuple[str, float | None]:
+    """Return the metric that tells how good a run's policies are, and its last value.
+
+    The return of self-play tells nothing, as both sides learn: its rating does, or else its last evaluation.
+    """
+    if self_play:
+        policies = metrics.event.get("policies")
+        for policy, said in (policies if isinstance(policies, dict) else {}).items():
+            if isinstance(said, dict) and (rating := _number(said.get("rating"))) is not None:
+                return f"policies/{policy}/rating", rating
+        for event in last_evaluation(path, _NEAR):
+            if (result := _number(event.get(REWARD))) is not None:
+                return f"evaluation/{REWARD}", result
+    return REWARD, metrics.episode_reward_mean
+
+
 def _reached(newest: Mapping[str, object], resumed_at: int | None) -> int:
     return resumed_at if resumed_at is not None else _steps(newest.get("env_steps")) or 0
 
 
-def _lines_backwards(path: Path) -> Iterator[bytes]:
+def _lines_backwards(path: Path, within: int = _FARTHEST) -> Iterator[bytes]:
     """Yield whole lines, last one first; anything after the last line break is still being written."""
     try:
         file = path.open("rb")
@@ -81,7 +115,7 @@ def _lines_backwards(path: Path) -> Iterator[bytes]:
     with file:
         size = position = file.seek(0, os.SEEK_END)
         rest, torn = b"", True
-        while position > 0 and size - position < _FARTHEST:
+        while position > 0 and size - position < within:
             start = max(0, position - _CHUNK)
             file.seek(start)
             rest, *lines = (file.read(position - start) + rest).split(b"\n")
@@ -121,6 +155,8 @@ class RunLabels:
     tags: tuple[str, ...]
     group: str
     project: str  # that it was started from; empty without one
+    note: str
+    hidden: bool  # from lists of runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +172,21 @@ class RunSummary(RunLabels):
     ended: float | None
     seed: int
     imported: bool
+    target_steps: int | None  # env steps after which it ends; None without such a limit
+    measure: str  # metric that tells how good its policies are
+    score: float | None  # its last value
 
 
 def summarise(folder: RunFolder, state: RunState | None = None) -> RunSummary:
     """Summarise a run from its folder alone; `state` replaces the actual state."""
     state = state or read_state(folder)
-    config = folder.read_config()
+    config, labels = folder.read_config(), read_labels(folder)
     metrics = last_metrics(folder.metrics)
+    measure, score = headline(folder.metrics, metrics, self_play=config.policy_configuration == "self_play")
     return RunSummary(
         run_id=folder.run_id,
-        name=config.name,
-        tags=config.tags,
+        name=labels.name_of(config),
+        tags=labels.tags_of(config),
         state=state.state,
         env=config.environment.id,
         worker=config.training.worker,
@@ -160,4 +200,9 @@ def summarise(folder: RunFolder, state: RunState | None = None) -> RunSummary:
         seed=config.seed,
         imported=folder.is_imported(),
         project=config.project,
+        note=labels.note or "",
+        hidden=bool(labels.hidden),
+        target_steps=config.training.total_timesteps,
+        measure=measure,
+        score=score,
     )

@@ -11,11 +11,14 @@ from typing import Literal
 from pydantic import Field
 
 from mosaic.core.errors import InputError, MissingExtraError, TrustError, UnknownNameError, unknown
+from mosaic.core.files import file_stamp
 from mosaic.core.ids import AgentID
 from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest, TrainedPolicyOptions
 from mosaic.policies.onnx.policy import graph_notes, load_graph_policy
 from mosaic.store.archives.trust import trust_given
 from mosaic.store.bundles.bundle import Bundle, open_bundle
+from mosaic.store.bundles.manifest import MANIFEST
+from mosaic.store.checkpoint_record import environment_of
 from mosaic.store.checkpoints import Checkpoint
 from mosaic.store.policies.run_policy import PolicyGroup, load_run_policy, make_trained, policy_for, trained_notes
 from mosaic.store.policies.trained_spaces import check_spaces, foreign_env_note
@@ -149,6 +152,8 @@ kind = PolicyKind(
     help="Policy of a bundle, made by `mosaic bundle` or fetched by `mosaic pull`; no code in it is run.",
     make=_make,
     notes=_notes,
+    environment=lambda options: environment_of(_open(options).checkpoint()),
     options=BundlePolicyOptions,
     first="path",
+    version=lambda options: file_stamp(Path(options.path).expanduser() / MANIFEST),
 )

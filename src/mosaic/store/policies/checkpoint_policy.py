@@ -8,7 +8,9 @@ from pathlib import Path
 
 from pydantic import Field
 
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
+from mosaic.core.files import file_stamp
 from mosaic.core.ids import AgentID
 from mosaic.policies.controller import (
     PolicyController,
@@ -19,7 +21,7 @@ from mosaic.policies.controller import (
 )
 from mosaic.store.archives.trust import require_trust_in_foreign, trust_given
 from mosaic.store.checkpoint_folder import owner_of
-from mosaic.store.checkpoint_record import MANIFEST, Checkpoint, damage, read_checkpoint
+from mosaic.store.checkpoint_record import MANIFEST, Checkpoint, damage, environment_of, read_checkpoint
 from mosaic.store.errors import DamagedError
 from mosaic.store.policies.foreign_checkpoint import ForeignCheckpoint, ForeignSource, find_foreign
 from mosaic.store.policies.run_policy import (
@@ -119,12 +121,24 @@ def _code_folder(options: CheckpointPolicyOptions) -> str:
     return "" if checkpoint is None or checkpoint.outside else code_folder(checkpoint.run)
 
 
+def _environment(options: CheckpointPolicyOptions) -> EnvironmentConfig | None:
+    checkpoint = find_saved(_path(options))
+    return None if checkpoint is None else environment_of(checkpoint)
+
+
+def _version(options: CheckpointPolicyOptions) -> str:
+    checkpoint = find_saved(_path(options))
+    return file_stamp(_path(options)) if checkpoint is None else checkpoint.digest
+
+
 kind = PolicyKind(
     usage="checkpoint:PATH[,policy=NAME][,algo=NAME][,sample=true][,temperature=T]",
     help="Policy of a checkpoint: of any run, of SB3 (a zip), or of RLlib itself (with --trust).",
     make=_make,
     notes=_notes,
     code_folder=_code_folder,
+    environment=_environment,
     options=CheckpointPolicyOptions,
     first="path",
+    version=_version,
 )

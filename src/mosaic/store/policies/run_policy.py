@@ -12,9 +12,10 @@ from typing import cast
 from pydantic import Field
 
 from mosaic.core.errors import InputError, unknown
-from mosaic.core.ids import AgentID
+from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.lazy import Lookup
 from mosaic.core.plugins import load_plugin
+from mosaic.core.reference import parse_options, split_reference
 from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Turn
 from mosaic.core.user_code import add_code_folder
@@ -33,6 +34,7 @@ from mosaic.policies.controller import (
 )
 from mosaic.policies.mapping import MappingError, PolicyMapping
 from mosaic.store.archives.trust import foreign, loading, require_trust, trust_given
+from mosaic.store.checkpoint_record import environment_of
 from mosaic.store.checkpoints import Checkpoint, Which, find_checkpoint
 from mosaic.store.policies.trained_spaces import check_spaces, foreign_env_note
 from mosaic.store.run_folder import RunFolder
@@ -116,6 +118,16 @@ def parse_run_reference(text: str) -> tuple[str, Which, str | None]:
     if not (which.isascii() and which.isdigit() and len(which) < 19):
         raise InputError(f"'@{which}' in 'run:{text}' is neither @best nor @latest nor a number of env steps.")
     return run, int(which), policy or None
+
+
+def fix_run(reference: PolicyID) -> PolicyID:
+    """Return a reference with its run's id where a name may mean another run later: `run:latest` → `run:ID`."""
+    name, _ = split_reference(reference)
+    if name != "run":
+        return reference
+    asked = parse_options(reference, split_reference(reference)[1], RunPolicyOptions, "run").run
+    run = parse_run_reference(asked)[0]
+    return reference.replace(asked, Store().resolve(run).run_id + asked.removeprefix(run), 1)
 
 
 def policy_for(checkpoint: Checkpoint, agent: AgentID) -> str:
@@ -255,12 +267,19 @@ def _names(checkpoint: Checkpoint) -> str:
     return ", ".join(checkpoint.manifest.policies) or "none (this checkpoint names no policies)"
 
 
+def _version(options: RunPolicyOptions) -> str:
+    checkpoint, _ = _find(options)
+    return f"{checkpoint.path} {checkpoint.digest}"
+
+
 kind = PolicyKind(
     usage="run:RUN[@best|@latest|@STEP][/POLICY][,sample=true][,temperature=T]",
     help="Policy trained by a run; without /POLICY, the one assigned to the agent.",
     make=_make,
     notes=_notes,
     code_folder=lambda options: code_folder(Store().resolve(parse_run_reference(options.run)[0])),
+    environment=lambda options: environment_of(_find(options)[0]),
     options=RunPolicyOptions,
     first="run",
+    version=_version,
 )

@@ -17,7 +17,14 @@ from mosaic.core.errors import InputError, MosaicError, unknown
 from mosaic.core.reference import explain
 from mosaic.store.atomic import private_folder, remove_folder, write_atomic
 from mosaic.store.errors import DamagedError, StorageError, reason
-from mosaic.store.projects.project import PROJECT_FILE, Project, project_here, read_project, rename_in_file
+from mosaic.store.projects.project import (
+    PROJECT_FILE,
+    Project,
+    create_project,
+    project_here,
+    read_project,
+    rename_in_file,
+)
 
 _FILE, _LOCK = "projects.json", "projects.lock"
 
@@ -113,6 +120,20 @@ class ProjectRegistry:
     def names(self, name: str) -> set[str]:
         """Return all names that runs of a project may carry: its present one and its earlier ones."""
         return {name, *(each for entry in self.entries() if entry.name == name for each in entry.earlier_names)}
+
+    def create(
+        self, folder: Path, name: str | None = None, *, env: str | None = None, game: str | None = None
+    ) -> Project:
+        """Write the mosaic.toml of a folder that has none, with one preset, and enter the project into the list."""
+        named = name or folder.expanduser().absolute().resolve().name
+        for row in self.rows():
+            if row.name == named and row.state != "missing":
+                raise InputError(f"There is a project '{named}' already, in {row.folder}. Choose another: --name NAME")
+        document: dict[str, object] = {"version": 1, "name": named}
+        document |= {key: value for key, value in (("env", env), ("game", game)) if value is not None}
+        project = create_project(folder, {**document, "train": {"default": {"seed": 0}}})
+        self.register(project)
+        return project
 
     def register(self, project: Project, now: float | None = None) -> None:
         """Enter a project, or mark it as used; raise InputError where another folder has a project of that name.

@@ -18,6 +18,7 @@ from mosaic.config.sections import EnvironmentConfig, PolicyConfiguration
 from mosaic.core.errors import MosaicError, check_keywords
 from mosaic.testing.toys import crowd as toy_crowd
 from mosaic.testing.worker.contract_setup import ContractSetup
+from mosaic.testing.worker.experience import check_datasets, check_external
 from mosaic.testing.worker.life_cycle import (
     check_agents,
     check_commands,
@@ -210,6 +211,8 @@ def _prove(
     proofs += check_paradigms(setup, short, environments)
     proofs += check_agents(setup, short, crowd)
     proofs += check_settings(setup, short)
+    proofs += check_datasets(setup, short)
+    proofs += check_external(setup, short)
     return proofs
 
 

@@ -118,7 +118,7 @@ def check_paradigms(
 ) -> list[ContractProof]:
     """Check that each declared paradigm starts; only the first event of `short`, a run of seconds, is awaited."""
     proofs = []
-    for paradigm in setup.info.paradigms:
+    for paradigm in setup.info.paradigms_of(short.training.algorithm):
         environment = environments.get(paradigm, setup.config.environment)
         changes = {"policy_configuration": paradigm, "environment": environment}
         proofs.append(_check_start(setup, short.model_copy(update=changes), f"paradigm {paradigm}"))

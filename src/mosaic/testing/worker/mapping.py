@@ -17,20 +17,23 @@ from mosaic.policies.registry import load_policy
 from mosaic.telemetry.events.event import MetricEvent
 from mosaic.testing.duel import CHOICES, CONSTANT, OTHERS_PAY, PLACE, STEPS, duel
 from mosaic.testing.worker.contract_setup import ContractSetup
-from mosaic.testing.worker.opponents import constant_opponents
+from mosaic.testing.worker.opponents import constant_opponents, served_opponents
 from mosaic.testing.worker.rehearsal import ContractProof, Rehearsal
 from mosaic.workers.api import MakesPolicies
 
 _FROM_ONE = OTHERS_PAY * (CHOICES - 1) * STEPS  # of an agent's return, for each other agent that always plays 2
 _OWN = (CHOICES - 1) * STEPS  # for its own points, at most
+_FEW_STEPS = 100
 _PROMISE = "a worker honours the whole mapping, or refuses it before there is a run"
 
+OUTSIDE = ("process:true", "http://127.0.0.1:1", "llm:model,url=http://127.0.0.1:1/v1")
 IMPOSSIBLE: dict[str, dict[str, object]] = {
     "unknown agent": {"agents": {"unknown": "random"}},
     "unknown policy": {"agents": {"b": "no_such_policy:depth=1"}},
     "misspelt policy": {"agents": {"b": "randon"}},
     "unknown option of a policy": {"agents": {"b": "random:dept=1"}},
     "person": {"agents": {"b": "human"}},
+    "key in a reference": {"agents": {"b": "llm:model,url=http://127.0.0.1:1/v1,api_key=secret"}},
     "unknown policy to train": {"policies_to_train": ["no_such_policy"]},
     "function without arguments as policies to train": {"policies_to_train": "python:os:getcwd"},
     "unknown opponent": {"evaluation": {"opponents": ["no_such_policy"]}},
@@ -48,9 +51,10 @@ def check_mapping(setup: ContractSetup, short: RunConfig) -> list[ContractProof]
     config = short.model_copy(update={"environment": environment, "policy_configuration": paradigm})
     proofs = [_check_refused(setup, config)]
     if setup.info.agent_mapping:
-        proofs += [*_check_opponent(setup, config), *_check_frozen(setup, config)]
+        proofs += [*_check_opponent(setup, config), _check_served(setup, config), *_check_frozen(setup, config)]
     else:
-        setup.refusal(config, "fixed opponent", {"agents": {"b": CONSTANT}}, _PROMISE)
+        for reference in (CONSTANT, *OUTSIDE):
+            setup.refusal(config, "fixed opponent", {"agents": {"b": reference}}, _PROMISE)
     return proofs
 
 
@@ -66,25 +70,41 @@ def _check_opponent(setup: ContractSetup, config: RunConfig) -> list[ContractPro
     The opponents are a function, an ONNX file and a bundle; each of them always plays 2.
     """
     fixed = constant_opponents(setup.home / "opponents")
+    proof, rehearsal, events = _train_against(setup, config, "fixed opponent", fixed)
+    return [proof, *_check_env_metrics(setup, rehearsal, events, fixed)]
+
+
+def _check_served(setup: ContractSetup, config: RunConfig) -> ContractProof:
+    """Check opponents in other processes, for some steps: a program, a policy server and a language model."""
+    steps = min(config.training.total_timesteps or _FEW_STEPS, _FEW_STEPS)
+    few = setup.changed(config, {"training": {"total_timesteps": steps}})
+    with served_opponents(setup.home / "opponents") as fixed:
+        return _train_against(setup, few, "opponent in another process", fixed)[0]
+
+
+def _train_against(
+    setup: ContractSetup, config: RunConfig, capability: str, fixed: Sequence[PolicyID]
+) -> tuple[ContractProof, Rehearsal, list[MetricEvent]]:
+    """Train one agent of `Duel` against policies that always play 2, which its returns must show."""
     environment = duel(agents=len(fixed) + 1)
     agents = dict(zip(ascii_letters[1:], fixed, strict=False))
     changes = {"environment": environment.model_dump(mode="json"), "agents": agents}
     with setup.rehearse(setup.changed(config, changes)) as rehearsal:
-        rehearsal.finish("fixed opponent")
+        rehearsal.finish(capability)
         events = [event for event in rehearsal.events() if event["kind"] == "iteration"]
     paid = [reward for event in events for reward in _rewards(event, fixed)]
     if not paid:
         found = "no event tells what the agent that learns was paid"
-        raise rehearsal.broken("fixed opponent", found, _PROMISE, "report episode_reward_mean")
+        raise rehearsal.broken(capability, found, _PROMISE, "report episode_reward_mean")
     least, most = len(fixed) * _FROM_ONE, len(fixed) * _FROM_ONE + _OWN
     wrong = [reward for reward in paid if not least <= reward <= most]
     if wrong:
         found = f"with {', '.join(fixed)} as its opponents an agent was paid {wrong[0]:g}, not {least:g} to {most:g}"
         advice = "let the policies of config.agents act for their agents (mosaic.learners.agent_roles.read_mapping)"
-        raise rehearsal.broken("fixed opponent", found, _PROMISE, advice)
+        raise rehearsal.broken(capability, found, _PROMISE, advice)
     kinds = ", ".join(reference.partition(":")[0] for reference in fixed)
-    proof = ContractProof("fixed opponent", f"moves of {kinds} are in the returns: {min(paid):g} to {max(paid):g}")
-    return [proof, *_check_env_metrics(setup, rehearsal, events, fixed)]
+    proof = ContractProof(capability, f"moves of {kinds} are in the returns: {min(paid):g} to {max(paid):g}")
+    return proof, rehearsal, events
 
 
 def _check_env_metrics(

@@ -1,7 +1,14 @@
-"""Fixed opponents in files for the check of the mapping: an ONNX file and a bundle, which always play 2 in `Duel`."""
+"""Fixed opponents for the check of the mapping, which always play 2 in `Duel`: files, a program, a server, a model."""
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,6 +45,66 @@ def constant_opponents(folder: Path) -> tuple[PolicyID, ...]:
         file.write_bytes(_constant_graph())
         _write_bundle(bundle, file.read_bytes(), duel())
     return CONSTANT, f"onnx:{file}", f"bundle:{bundle},engine=onnx"
+
+
+@contextmanager
+def served_opponents(folder: Path) -> Iterator[tuple[PolicyID, ...]]:
+    """Yield policies that always play 2 in other processes: a program, a policy server and a language model's endpoint.
+
+    Server and endpoint are stubs that reply as long as the block lasts.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "two.py"
+    program.write_text(_PROGRAM)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answering) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        command = shlex.join([sys.executable, str(program)])
+        try:
+            yield f"process:{command}", address, f"llm:{POLICY},url={address}/v1,enforce=schema"
+        finally:
+            server.shutdown()
+
+
+_PROGRAM = f"""import json, sys
+for line in sys.stdin:
+    call = json.loads(line)
+    if call["call"] == "get_action":
+        print(json.dumps({{"actions": dict.fromkeys(call["observations"], {CHOICES - 1})}}), flush=True)
+"""
+
+
+class _Answering(BaseHTTPRequestHandler):
+    """Policy server in JSON, and endpoint of a language model."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        data = json.dumps(self._answer(asked)).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _answer(self, asked: dict[str, Any]) -> object:
+        if "messages" in asked:
+            legal = asked["response_format"]["json_schema"]["schema"]["properties"]["action"]["enum"]
+            message = {"role": "assistant", "content": json.dumps({"action": legal[CHOICES - 1]})}
+            return {"model": asked["model"], "choices": [{"message": message, "finish_reason": "stop"}]}
+        match asked["call"]:
+            case "start_episode":
+                return {"episode_id": POLICY, "remembers": False}
+            case "get_action":
+                return {"action": dict.fromkeys(asked["observation"], CHOICES - 1)}
+        return {}
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
 
 
 def _constant_graph() -> bytes:

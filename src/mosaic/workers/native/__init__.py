@@ -1,1 +1,1 @@
-"""Worker for Mosaic's own PPO, A2C and DQN."""
+"""Worker for Mosaic's own PPO, A2C, DQN, SAC, TD3, CQL, cloning and DAgger."""

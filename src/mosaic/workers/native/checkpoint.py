@@ -18,6 +18,8 @@ from mosaic.store.policies.init_source import find_init
 if TYPE_CHECKING:  # these import numba
     from mosaic.exports.policy import ExportablePolicy
     from mosaic.learners.base import Assembled
+    from mosaic.learners.engines.fused_memory import FusedMemoryEngine
+    from mosaic.learners.engines.torch import TorchEngine
     from mosaic.learners.league import Snapshot
     from mosaic.learners.normalization import RunningMoments
     from mosaic.models.architecture import Architecture
@@ -73,7 +75,7 @@ def _scaling(
 
 def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyController:
     """Return a controller for one policy that `save_policies` wrote."""
-    from mosaic.envs.vector.encoding import action_code, row_code
+    from mosaic.envs.vector.encoding import action_code, row_code, squashed_code
     from mosaic.models.weights_file import check_size, load_weights
     from mosaic.policies.network import NetworkPolicyController
     from mosaic.policies.random import EpsilonGreedyController
@@ -90,7 +92,8 @@ def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyCo
             f"'{request.reference}' was trained by an older version that laid pictures of this form flat, and cannot "
             "see them as they are shown now. Train it again."
         )
-    actions = {agent: action_code(spec.action_spaces[agent]) for agent in rows}
+    code_of = squashed_code if saved.architecture.head.kind == "squashed" else action_code
+    actions = {agent: code_of(spec.action_spaces[agent]) for agent in rows}
     scaler = _scaler(saved)
     facts = read_object(folder / FACTS)
     network = _network(facts, file)
@@ -103,21 +106,33 @@ def make_controller(folder: Path, file: str, request: PolicyRequest) -> PolicyCo
         made = NetworkPolicyController(
             saved.architecture, saved.flat, rows, actions, scaler, request.seed, drawn, temperature or 1.0
         )
+        made.has_value = epsilon is None
     else:
         if not network:
             check_size(saved, folder / file)
-        from mosaic.learners.engines.torch import TorchEngine, TorchOptions
-
-        engine = TorchEngine(saved.architecture, 0, TorchOptions(module=network))
+        engine = _engine(saved.architecture, network)
         engine.load(saved.flat)
         made = EnginePolicyController(engine, rows, actions, scaler, temperature)
+        made.has_value = epsilon is None
     return EpsilonGreedyController(made, spec, epsilon) if explores else made
+
+
+def _engine(architecture: Architecture, network: str | None) -> FusedMemoryEngine | TorchEngine:
+    if architecture.fusible and not network:
+        from mosaic.learners.engines.fused_memory import FusedMemoryEngine
+
+        return FusedMemoryEngine(architecture, 0)
+    from mosaic.learners.engines.torch import TorchEngine, TorchOptions
+
+    return TorchEngine(architecture, 0, TorchOptions(module=network))
 
 
 def make_exportable(folder: Path, file: str, request: PolicyRequest) -> ExportablePolicy:
     """Return one policy that `save_policies` wrote, for export."""
+    from gymnasium.spaces import Box
+
     from mosaic.exports.policy import ExportablePolicy
-    from mosaic.exports.torch_parts import RowPolicy, build_actor
+    from mosaic.exports.torch_parts import Finish, RowPolicy, build_actor
     from mosaic.models.weights_file import check_size, load_weights
 
     saved = load_weights(folder / file)
@@ -125,8 +140,13 @@ def make_exportable(folder: Path, file: str, request: PolicyRequest) -> Exportab
     if not network:
         check_size(saved, folder / file)
     actor, memory = build_actor(saved.architecture, saved.flat, network)
-    space = request.spec.observation_spaces[request.agents[0]]
-    return ExportablePolicy(RowPolicy(space, actor, _scaler(saved)), memory)
+    space, action = (
+        spaces[request.agents[0]] for spaces in (request.spec.observation_spaces, request.spec.action_spaces)
+    )
+    finish = None
+    if saved.architecture.head.kind == "squashed" and isinstance(action, Box):
+        finish = Finish(action, squash=True, scale=True)
+    return ExportablePolicy(RowPolicy(space, actor, _scaler(saved), finish), memory)
 
 
 def _network(facts: dict[str, Any], file: str) -> str | None:

@@ -16,7 +16,8 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.env import EnvSpec
 from mosaic.learners.base import WORKER_PREFIX, Assembled, Counters, Viewable
-from mosaic.learners.dqn.options import DqnOptions
+from mosaic.learners.bc.algorithm import BcLearner
+from mosaic.learners.dqn.options import QOptions
 from mosaic.learners.league import Snapshot
 from mosaic.models.weights_file import check_finite, load_weights
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
@@ -56,7 +57,7 @@ class NativeTraining:
         self._context, self._assembled, self._camera, self._assemble = context, assembled, camera, assemble
         self._learner = assembled.learner
         self._learner.watch(self._between_steps)
-        self._stochastic = not isinstance(context.options, DqnOptions)  # DQN's policies give values, not probabilities
+        self._stochastic = not isinstance(context.options, QOptions)  # their policies give values, not probabilities
         self._iteration = 0
         self._numbers = PolicyNumbers()
         if context.resume_from is not None:
@@ -93,6 +94,9 @@ class NativeTraining:
         self._iteration += 1
         for policy, numbers in self._learner.take_infos():
             self._numbers.add(self._learner.plan.names[policy], numbers)
+
+    def finished(self) -> str | None:
+        return self._learner.finished() if isinstance(self._learner, BcLearner) else None
 
     def progress(self) -> Progress:
         progress = self._learner.progress()
@@ -177,6 +181,8 @@ class NativeTraining:
     def evaluate(self) -> Iterator[dict[str, Any]]:
         """Play the current policies on fixed seeds, with the default that `run:` has in this env."""
         context, learner, roles = self._context, self._learner, self._assembled.roles
+        if context.config.environment.family == "external":
+            return  # there is no env to play in; settings of evaluation are refused
         policy_of = {
             agent: learner.plan.names[k] for agent, k in zip(roles.learners, learner.plan.policy_of, strict=True)
         }

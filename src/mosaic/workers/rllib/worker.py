@@ -47,6 +47,7 @@ class RllibWorker:
         upstream=_upstream(),
         algorithms=tuple(OPTIONS),
         paradigms=("parameter_sharing", "independent", "self_play", "shared_value_function"),
+        algorithm_paradigms=dict.fromkeys(("dqn", "sac", "tqc"), ("parameter_sharing", "independent")),
         action_kinds=("discrete", "multi_discrete", "multi_binary", "box"),
         observation_kinds=("discrete", "multi_discrete", "multi_binary", "box", "pictures", "dict", "tuple"),
         self_play=True,

@@ -35,6 +35,8 @@ from mosaic.workers.sb3.checkpoint.writer import policy_files, write_policy
 from mosaic.workers.sb3.start import start_model
 from mosaic.workers.sb3.state import kept_generators, load_state, save_state
 
+LOOK_EVERY_S = 0.005  # no viewer asks for pictures more often
+
 
 class _BetweenSteps(BaseCallback):
     """Callback of every step: pictures for viewers, and the end of a rollout when a stop is requested."""
@@ -42,9 +44,13 @@ class _BetweenSteps(BaseCallback):
     def __init__(self, glance: Callable[[], None], stop_asked: Callable[[], object]) -> None:
         super().__init__()
         self._glance, self._stop_asked = glance, stop_asked
+        self._look_s = 0.0
 
     def _on_step(self) -> bool:
-        self._glance()
+        now = perf_counter()
+        if now >= self._look_s:
+            self._look_s = now + LOOK_EVERY_S
+            self._glance()
         return not self._stop_asked()
 
 

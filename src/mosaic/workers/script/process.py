@@ -18,6 +18,7 @@ from typing import IO, Literal, Self
 import psutil
 
 from mosaic.core.errors import InputError
+from mosaic.core.system import open_process
 
 Stream = Literal["stdout", "stderr"]
 _CHUNK = 1 << 16
@@ -40,7 +41,7 @@ class Program:
         self._pipes: dict[Stream, IO[bytes]] = {"stdout": self._process.stdout, "stderr": self._process.stderr}
         for stream, file in self._pipes.items():
             self._selector.register(file, selectors.EVENT_READ, stream)
-        self._ended = os.pidfd_open(self._process.pid)
+        self._ended = open_process(self._process.pid)
         self._selector.register(self._ended, selectors.EVENT_READ)
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig, ResourcesConfig
 from mosaic.core.errors import InputError
+from mosaic.core.machine import available_cores
 from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.workers.ray_record import StartRay
@@ -56,7 +56,7 @@ def make_spread_training(
     from mosaic.runtimes.ray.tabular import RayTraining
 
     print(f"{what}, {number} Ray actors {f'at {resources.ray_address}' if resources.ray_address else 'here'}")
-    cpus = number if resources.ray_address else min(number, len(os.sched_getaffinity(0)))
+    cpus = number if resources.ray_address else min(number, available_cores())
     start_ray(cpus, resources.ray_address)
     share = math.floor(cpus / number * _CPU_PARTS) / _CPU_PARTS  # actors share cores if there are fewer
     return RayTraining(

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mosaic.config.field_types import SHAPES_CHECKPOINTS
+from mosaic.config.field_types import BASIC, SHAPES_CHECKPOINTS
 from mosaic.learners.tabular.options import TabularOptions
 
 
 class TabularWorkerOptions(TabularOptions):
     """Options of `training.params`."""
 
-    opponent: Literal["self", "random"] = Field(
+    opponent: Annotated[Literal["self", "random"], BASIC] = Field(
         "self", description="In turn-based games: which policy the other agent has while the table learns."
     )
     tables: Annotated[Literal["one", "two"], SHAPES_CHECKPOINTS] = Field(
@@ -22,7 +22,7 @@ class TabularWorkerOptions(TabularOptions):
     report_every_steps: int | None = Field(
         None, ge=1, description="Agent steps between metric events; None: about fifty events in all."
     )
-    bins: Annotated[int | list[int | str] | None, SHAPES_CHECKPOINTS] = Field(
+    bins: Annotated[int | list[int | str] | None, SHAPES_CHECKPOINTS, BASIC] = Field(
         None, description="How Box observations are cut: 8, or one entry per number such as [8, '8@-3..3']."
     )
     merge_every_steps: int = Field(

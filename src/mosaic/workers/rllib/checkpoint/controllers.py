@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict
@@ -206,7 +207,19 @@ class GaussianPolicyController:
         self._random = np.random.default_rng(seed)
 
     def act(self, turn: Turn) -> dict[AgentID, Action]:
-        means, deviations = self._means.act(turn), self._deviations.act(turn)
+        return self._drawn(self._means.act(turn), self._deviations.act(turn))
+
+    def sibling(self) -> GaussianPolicyController:
+        made = copy(self)
+        made._means, made._deviations = self._means.sibling(), self._deviations.sibling()
+        return made
+
+    def act_together(self, turns: Sequence[tuple[GaussianPolicyController, Turn]]) -> list[dict[AgentID, Action]]:
+        means = self._means.act_together([(each._means, turn) for each, turn in turns])
+        deviations = self._deviations.act_together([(each._deviations, turn) for each, turn in turns])
+        return [each._drawn(*found) for (each, _), *found in zip(turns, means, deviations, strict=True)]
+
+    def _drawn(self, means: Mapping[AgentID, Action], deviations: Mapping[AgentID, Action]) -> dict[AgentID, Action]:
         actions: dict[AgentID, Action] = {}
         for agent, mean in means.items():
             scale = self._temperature * np.exp(np.clip(deviations[agent], *self._limits))

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from mosaic.core.errors import FormatError, InputError, unknown
+from mosaic.models.weights_file import check_finite
 
 if TYPE_CHECKING:
     from gymnasium.spaces import Space
@@ -115,6 +118,8 @@ def modules_by_agent(parts: ForeignFolder, source: ForeignSource, agents: Iterab
 def load_module(parts: ForeignFolder, name: str, agent: str) -> ForeignModule:
     """Load a module and its connectors; without those of training, RLlib's defaults stand in."""
     single = _squashed_mode(_load(parts.modules[name]))
+    for part, array in single.get_state().items():
+        check_finite(np.asarray(array), f"{parts.modules[name]}: the weights '{part}'", FormatError)
     if parts.root is None:
         to_module, to_env = _default_connectors(single)
         return ForeignModule(single, single, to_module, to_env, None, single.observation_space, single.action_space)

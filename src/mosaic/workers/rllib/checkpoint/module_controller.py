@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -15,14 +17,14 @@ from ray.rllib.core.distribution.torch.torch_distribution import TorchCategorica
 from torch import Tensor
 
 from mosaic.core.ids import AgentID
-from mosaic.core.turn import Action, Mask, Observation, Turn
+from mosaic.core.turn import Action, Turn
 from mosaic.policies.controller import PolicyRequest
 from mosaic.workers.rllib.checkpoint.controllers import (
     PolicyFacts,
     deviation_limits,
     finished,
 )
-from mosaic.workers.rllib.checkpoint.policy_view import PolicyView, Shown
+from mosaic.workers.rllib.checkpoint.policy_view import PolicyView
 from mosaic.workers.rllib.config.algorithms import SQUASHED
 from mosaic.workers.rllib.learner.modules import ILLEGAL, Batch, module_class
 
@@ -58,34 +60,51 @@ class ModulePolicyController:
         self._memory.pop(agent, None)
 
     def act(self, turn: Turn) -> dict[AgentID, Action]:
-        return {
-            agent: self._act(agent, observation, turn.action_masks.get(agent))
-            for agent, observation in turn.observations.items()
-        }
+        return self.act_together([(self, turn)])[0]
+
+    def sibling(self) -> ModulePolicyController:
+        made = copy(self)
+        made._memory = {}
+        return made
+
+    @torch.no_grad()
+    def act_together(self, turns: Sequence[tuple[ModulePolicyController, Turn]]) -> list[dict[AgentID, Action]]:
+        rows = [(each, agent, turn) for each, turn in turns for agent in turn.observations]
+        batch: Batch = {Columns.OBS: _stacked([self._shown(agent, turn) for _, agent, turn in rows])}
+        if self._fresh:
+            memory = [_mapped(each._memory.get(agent, self._fresh), torch.as_tensor) for each, agent, _ in rows]
+            batch = {
+                Columns.OBS: _mapped(batch[Columns.OBS], lambda part: part.unsqueeze(1)),
+                Columns.STATE_IN: _stacked(memory),
+            }
+        draws_values = self._values and self._sampling is not None
+        answer = self._module.compute_q_values(batch) if draws_values else self._module.forward_inference(batch)
+        if self._fresh:
+            for row, (each, agent, _) in enumerate(rows):
+                each._memory[agent] = _mapped(answer[Columns.STATE_OUT], itemgetter(row))
+        chosen = iter(self._chosen(answer, [each for each, *_ in rows]).numpy().astype(np.float32))
+        return [{agent: self._actions[agent].action(next(chosen)) for agent in turn.observations} for _, turn in turns]
 
     def close(self) -> None:
         pass
 
-    def _act(self, agent: AgentID, observation: Observation, mask: Mask | None) -> Action:
-        batch: Batch = {Columns.OBS: _batched(self._view.numbers(agent, observation, mask))}
-        if self._fresh:
-            memory = self._memory.get(agent, self._fresh)
-            batch = {
-                Columns.OBS: _mapped(batch[Columns.OBS], lambda part: part.unsqueeze(1)),
-                Columns.STATE_IN: _mapped(memory, lambda part: torch.as_tensor(part).unsqueeze(0)),
-            }
-        with torch.no_grad():
-            draws_values = self._values and self._sampling is not None
-            answer = self._module.compute_q_values(batch) if draws_values else self._module.forward_inference(batch)
-            chosen = self._chosen(answer)
-        if self._fresh:
-            self._memory[agent] = _mapped(answer[Columns.STATE_OUT], lambda part: part[0])
-        row = chosen.reshape(-1).numpy().astype(np.float32)
-        return self._actions[agent].action(row)
+    def _shown(self, agent: AgentID, turn: Turn) -> Tensors:
+        """Return what the module sees, as tensors of their own."""
+        shown = self._view.numbers(agent, turn.observations[agent], turn.action_masks.get(agent))
+        if isinstance(shown, dict):
+            return {name: torch.tensor(part) for name, part in shown.items()}
+        return torch.tensor(shown)
 
-    def _chosen(self, answer: Batch) -> Tensor:
-        if self._sampling is not None:
-            return self._drawn(answer, self._sampling.temperature or 1.0)
+    def _chosen(self, answer: Batch, rows: Sequence[ModulePolicyController]) -> Tensor:
+        """Return the actions of all rows, flat; each is drawn by its own controller."""
+        if self._sampling is None:
+            return self._likeliest(answer).reshape(len(rows), -1)
+        inputs: Tensor = answer[QF_PREDS if self._values else Columns.ACTION_DIST_INPUTS]
+        temperature = self._sampling.temperature or 1.0
+        drawn = [each._drawn(inputs[row : row + 1], temperature) for row, each in enumerate(rows)]
+        return torch.cat(drawn).reshape(len(rows), -1)
+
+    def _likeliest(self, answer: Batch) -> Tensor:
         if Columns.ACTIONS in answer:
             actions: Tensor = answer[Columns.ACTIONS]
             return actions
@@ -93,11 +112,10 @@ class ModulePolicyController:
         likeliest: Tensor = dist.to_deterministic().sample()
         return likeliest
 
-    def _drawn(self, answer: Batch, temperature: float) -> Tensor:
+    def _drawn(self, inputs: Tensor, temperature: float) -> Tensor:
         """Draw from this controller's own random stream: RLlib's distributions use only the global one."""
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(self._draws)
-            inputs: Tensor = answer[QF_PREDS if self._values else Columns.ACTION_DIST_INPUTS]
             drawn = self._numbers(inputs, temperature) if self._gaussian else self._choices(inputs, temperature)
             self._draws = torch.get_rng_state()
         return drawn
@@ -116,11 +134,12 @@ class ModulePolicyController:
         return drawn
 
 
-def _batched(shown: Shown) -> Tensors:
-    """Return a batch of one observation."""
-    if isinstance(shown, dict):
-        return {name: torch.from_numpy(part[np.newaxis]) for name, part in shown.items()}
-    return torch.from_numpy(shown[np.newaxis])
+def _stacked(rows: Sequence[Tensors]) -> Tensors:
+    """Return a batch of rows that have the same structure."""
+    first = rows[0]
+    if isinstance(first, Mapping):
+        return {key: _stacked([cast(Mapping[str, Tensors], row)[key] for row in rows]) for key in first}
+    return torch.stack(cast(list[Tensor], list(rows)))
 
 
 def _mapped(value: Tensors, change: Callable[[Tensor], Tensor]) -> Tensors:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import FormatError, InputError, unknown
+from mosaic.models.weights_file import check_finite
 from mosaic.store.archives.trust import require_trust, require_trust_in_foreign
 from mosaic.store.policies.checkpoint_policy import trusts
 from mosaic.store.policies.init_source import InitSource, find_init
@@ -108,9 +109,12 @@ def _read_module(folder: Path) -> Arrays:
     try:
         with (folder / "module_state.pkl").open("rb") as file:
             state = pickle.load(file)
-        return {name: np.asarray(array) for name, array in state.items()}
+        arrays = {name: np.asarray(array) for name, array in state.items()}
     except (OSError, ValueError, AttributeError, EOFError, pickle.UnpicklingError) as error:
         raise FormatError(f"The weights in '{folder}' cannot be read: {error}") from error
+    for name, array in arrays.items():
+        check_finite(array, f"{folder}: the weights '{name}'", FormatError)
+    return arrays
 
 
 def shapes_of(arrays: Arrays) -> Shapes:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from mosaic.config.field_types import SHAPES_CHECKPOINTS
+from mosaic.config.field_types import BASIC, SHAPES_CHECKPOINTS
 from mosaic.config.sections import Section
 from mosaic.learners.league import Sampling
 from mosaic.workers.rllib.config.user_options import UserCodeOptions
@@ -19,7 +19,7 @@ Schedule: TypeAlias = float | tuple[tuple[Annotated[int, Field(ge=0)], float], .
 class ModelOptions(Section):
     """RLlib's default networks (`DefaultModelConfig`)."""
 
-    fcnet_hiddens: Annotated[tuple[int, ...], SHAPES_CHECKPOINTS] = Field(
+    fcnet_hiddens: Annotated[tuple[int, ...], SHAPES_CHECKPOINTS, BASIC] = Field(
         (256, 256), max_length=16, description="Widths of the encoder's layers."
     )
     fcnet_activation: Activation = Field("tanh", description="Activation between the encoder's layers.")
@@ -144,12 +144,14 @@ class RllibExtraOptions(UserCodeOptions):
 class RllibOptions(ModelOptions, RunnerOptions, LearnerOptions, RllibExtraOptions):
     """Options of all algorithms."""
 
-    gamma: float = Field(0.99, ge=0, le=1, description="Discount factor.")
+    gamma: Annotated[float, BASIC] = Field(0.99, ge=0, le=1, description="Discount factor.")
     grad_clip: float | None = Field(None, gt=0, description="Largest norm of the gradient; None: no limit.")
     grad_clip_by: Literal["value", "norm", "global_norm"] = Field(
         "global_norm", description="Clip gradients by value, by the norm of each tensor or by their global norm."
     )
-    train_batch_size_per_learner: int = Field(4000, ge=1, le=100_000_000, description="Env steps per update.")
+    train_batch_size_per_learner: Annotated[int, BASIC] = Field(
+        4000, ge=1, le=100_000_000, description="Env steps per update."
+    )
     min_sample_timesteps_per_iteration: int = Field(
         0, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )

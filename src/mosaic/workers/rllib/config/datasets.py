@@ -1,15 +1,14 @@
-"""Datasets for offline algorithms: `minari:NAME`, found on this machine and checked against an env."""
+"""Datasets for offline algorithms, `minari:NAME` and `demo:NAME/AGENT`, checked against an env."""
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from gymnasium.spaces import Space
 
-from mosaic.core.errors import InputError, MissingExtraError
+from mosaic.core.errors import InputError
 from mosaic.core.reference import split_reference
+from mosaic.store.demos.reference import datasets_of
 
 if TYPE_CHECKING:
     from mosaic.envs.env import EnvSpec
@@ -18,23 +17,21 @@ if TYPE_CHECKING:
 
 
 def load_dataset(reference: str) -> Any:
-    """Return the dataset that `minari:NAME` names; raise InputError if this machine does not have it."""
+    """Return the dataset that `demo:NAME/AGENT` or `minari:NAME` names; raise InputError if this machine lacks it."""
     kind, name = split_reference(reference)
-    if kind != "minari" or not name:
-        raise InputError(f"dataset={reference} is not minari:NAME, for example minari:D4RL/door/human-v2.")
-    if find_spec("minari") is None:
-        raise MissingExtraError("Minari datasets need minari: pip install 'mosaic-rl[offline]'")
+    if kind not in ("demo", "minari") or not name:
+        raise InputError(
+            f"dataset={reference} is not minari:NAME, for example minari:D4RL/door/human-v2, or demo:NAME/AGENT."
+        )
+    found = datasets_of(reference)
+    if len(found) != 1:
+        raise InputError(
+            f"dataset={reference} holds {', '.join(each.agent for each in found)}: name one, as in "
+            f"{reference}/{found[0].agent}."
+        )
     import minari
 
-    known = sorted(minari.list_local_datasets())
-    if name not in known:
-        near = get_close_matches(name, known, n=1)
-        hint = f" Did you mean 'minari:{near[0]}'?" if near else ""
-        raise InputError(
-            f"There is no Minari dataset named '{name}' on this machine.{hint} Here: {', '.join(known) or 'none'}. "
-            f"Type: minari download {name}"
-        )
-    return minari.load_dataset(name)
+    return minari.MinariDataset(found[0].path / "data")
 
 
 def check_dataset(algorithm: str, options: OfflineOptions, roles: AgentRoles, spec: EnvSpec) -> None:
@@ -44,7 +41,7 @@ def check_dataset(algorithm: str, options: OfflineOptions, roles: AgentRoles, sp
     if options.dataset is None:
         raise InputError(
             f"RLlib's {algorithm} learns from a dataset: add --set training.params.dataset=minari:NAME. "
-            "Type: minari list local"
+            "Type: minari list local, or mosaic demos"
         )
     if len(roles.learners) != 1 or roles.played:
         raise InputError(

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mosaic.config.field_types import SHAPES_CHECKPOINTS, Reference
+from mosaic.config.field_types import BASIC, SHAPES_CHECKPOINTS, Reference
 from mosaic.workers.rllib.config.base_options import RllibOptions, RunnerOptions
 
 _KEPT = ("normalize_actions", "clip_actions")  # options of runners that also concern actions in a dataset
@@ -15,8 +15,10 @@ _KEPT = ("normalize_actions", "clip_actions")  # options of runners that also co
 class OfflineOptions(RllibOptions):
     """Common options. Envs are only stepped to evaluate, so that options of env runners are refused."""
 
-    dataset: Reference | None = Field(None, description="Dataset to learn from: minari:NAME.")
-    dataset_num_iters_per_learner: int = Field(
+    dataset: Annotated[Reference | None, BASIC] = Field(
+        None, description="Dataset to learn from: minari:NAME, or demo:NAME/AGENT."
+    )
+    dataset_num_iters_per_learner: Annotated[int, BASIC] = Field(
         100, ge=2, le=1_000_000, description="Updates in an iteration, each with one batch of the dataset."
     )
 
@@ -37,35 +39,37 @@ class OfflineOptions(RllibOptions):
 class MarwilOptions(OfflineOptions):
     """Monotonic advantage re-weighted imitation learning."""
 
-    lr: float = Field(1e-4, gt=0, description="Learning rate of Adam.")
-    beta: float = Field(1.0, ge=0, le=1, description="Weight of advantages; 0 imitates every action alike.")
+    lr: Annotated[float, BASIC] = Field(1e-4, gt=0, description="Learning rate of Adam.")
+    beta: Annotated[float, BASIC] = Field(
+        1.0, ge=0, le=1, description="Weight of advantages; 0 imitates every action alike."
+    )
     bc_logstd_coeff: float = Field(0.0, ge=0, description="Weight of the deviations of continuous actions.")
     moving_average_sqd_adv_norm_update_rate: float = Field(
         1e-8, ge=0, le=1, description="Rate of the running mean by which advantages are scaled."
     )
     moving_average_sqd_adv_norm_start: float = Field(100.0, gt=0, description="Start of that running mean.")
     vf_coeff: float = Field(1.0, ge=0, description="Weight of the value loss.")
-    train_batch_size_per_learner: int = Field(
+    train_batch_size_per_learner: Annotated[int, BASIC] = Field(
         2000, ge=1, le=100_000_000, description="Steps of the dataset per update."
     )
 
 
-class BcOptions(OfflineOptions):
+class RllibBcOptions(OfflineOptions):
     """Behaviour cloning: MARWIL without advantages."""
 
-    lr: float = Field(1e-4, gt=0, description="Learning rate of Adam.")
+    lr: Annotated[float, BASIC] = Field(1e-4, gt=0, description="Learning rate of Adam.")
     bc_logstd_coeff: float = Field(0.0, ge=0, description="Weight of the deviations of continuous actions.")
-    train_batch_size_per_learner: int = Field(
+    train_batch_size_per_learner: Annotated[int, BASIC] = Field(
         2000, ge=1, le=100_000_000, description="Steps of the dataset per update."
     )
 
 
-class CqlOptions(OfflineOptions):
+class RllibCqlOptions(OfflineOptions):
     """Conservative Q-learning: SAC that gives actions outside of the dataset low values."""
 
-    actor_lr: float = Field(1e-4, gt=0, description="Learning rate of the policy.")
-    critic_lr: float = Field(1e-3, gt=0, description="Learning rate of the critics.")
-    alpha_lr: float = Field(1e-3, gt=0, description="Learning rate of the temperature.")
+    actor_lr: Annotated[float, BASIC] = Field(1e-4, gt=0, description="Learning rate of the policy.")
+    critic_lr: Annotated[float, BASIC] = Field(1e-3, gt=0, description="Learning rate of the critics.")
+    alpha_lr: Annotated[float, BASIC] = Field(1e-3, gt=0, description="Learning rate of the temperature.")
     tau: float = Field(5e-3, gt=0, le=1, description="Share of the new weights in each copy to the target networks.")
     target_network_update_freq: int = Field(
         0, ge=0, description="Steps between copies to the target networks; 0: every iteration."
@@ -78,19 +82,23 @@ class CqlOptions(OfflineOptions):
     bc_iters: int = Field(20_000, ge=0, description="Updates at the start that imitate the dataset.")
     temperature: float = Field(1.0, gt=0, description="Temperature of the conservative loss.")
     num_actions: int = Field(10, ge=1, le=10_000, description="Actions drawn for the conservative loss.")
-    min_q_weight: float = Field(5.0, ge=0, description="Weight of the conservative loss.")
+    min_q_weight: Annotated[float, BASIC] = Field(5.0, ge=0, description="Weight of the conservative loss.")
     deterministic_backup: bool = Field(True, description="Whether targets leave the entropy out.")
-    train_batch_size_per_learner: int = Field(256, ge=1, le=100_000_000, description="Steps per update.")
+    train_batch_size_per_learner: Annotated[int, BASIC] = Field(
+        256, ge=1, le=100_000_000, description="Steps per update."
+    )
 
 
 class IqlOptions(OfflineOptions):
     """Implicit Q-learning: values of the dataset's own actions only."""
 
-    beta: float = Field(0.1, gt=0, le=1, description="Temperature of the advantages' weights.")
-    expectile: float = Field(0.8, gt=0, lt=1, description="Expectile of the action values that is the value.")
-    actor_lr: float = Field(3e-4, gt=0, description="Learning rate of the policy.")
-    critic_lr: float = Field(3e-4, gt=0, description="Learning rate of the critics.")
-    value_lr: float = Field(3e-4, gt=0, description="Learning rate of the value function.")
+    beta: Annotated[float, BASIC] = Field(0.1, gt=0, le=1, description="Temperature of the advantages' weights.")
+    expectile: Annotated[float, BASIC] = Field(
+        0.8, gt=0, lt=1, description="Expectile of the action values that is the value."
+    )
+    actor_lr: Annotated[float, BASIC] = Field(3e-4, gt=0, description="Learning rate of the policy.")
+    critic_lr: Annotated[float, BASIC] = Field(3e-4, gt=0, description="Learning rate of the critics.")
+    value_lr: Annotated[float, BASIC] = Field(3e-4, gt=0, description="Learning rate of the value function.")
     tau: float = Field(1.0, gt=0, le=1, description="Share of the new weights in each copy to the target networks.")
     target_network_update_freq: int = Field(
         0, ge=0, description="Steps between copies to the target networks; 0: every iteration."
@@ -98,7 +106,7 @@ class IqlOptions(OfflineOptions):
     twin_q: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
         True, description="Whether to use two critics and take the lower value."
     )
-    train_batch_size_per_learner: int = Field(
+    train_batch_size_per_learner: Annotated[int, BASIC] = Field(
         2000, ge=1, le=100_000_000, description="Steps of the dataset per update."
     )
 

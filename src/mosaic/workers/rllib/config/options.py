@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from mosaic.config.field_types import SHAPES_CHECKPOINTS
+from mosaic.config.field_types import BASIC, SHAPES_CHECKPOINTS
 from mosaic.workers.rllib.config.base_options import (
     LearnerOptions,
     ModelOptions,
@@ -15,7 +15,13 @@ from mosaic.workers.rllib.config.base_options import (
     RunnerOptions,
     Schedule,
 )
-from mosaic.workers.rllib.config.offline_options import BcOptions, CqlOptions, IqlOptions, MarwilOptions, OfflineOptions
+from mosaic.workers.rllib.config.offline_options import (
+    IqlOptions,
+    MarwilOptions,
+    OfflineOptions,
+    RllibBcOptions,
+    RllibCqlOptions,
+)
 
 __all__ = ["OPTIONS", "LearnerOptions", "ModelOptions", "RllibExtraOptions", "RllibOptions", "RunnerOptions"]
 
@@ -23,8 +29,10 @@ __all__ = ["OPTIONS", "LearnerOptions", "ModelOptions", "RllibExtraOptions", "Rl
 class MinibatchOptions(RllibOptions):
     """Options for several passes over a batch."""
 
-    num_epochs: int = Field(1, ge=1, le=10_000, description="Passes over each batch.")
-    minibatch_size: int | None = Field(None, ge=1, description="Rows per gradient step; None: the whole batch.")
+    num_epochs: Annotated[int, BASIC] = Field(1, ge=1, le=10_000, description="Passes over each batch.")
+    minibatch_size: Annotated[int | None, BASIC] = Field(
+        None, ge=1, description="Rows per gradient step; None: the whole batch."
+    )
     shuffle_batch_per_epoch: bool = Field(False, description="Shuffle the minibatches in each pass.")
 
     @model_validator(mode="after")
@@ -38,33 +46,43 @@ class MinibatchOptions(RllibOptions):
 class RllibPpoOptions(MinibatchOptions):
     """Proximal policy optimisation."""
 
-    lr: Schedule = Field(5e-5, description="Learning rate of Adam; [[env steps, value], …] for a schedule.")
-    num_epochs: int = Field(30, ge=1, le=10_000, description="Passes over each batch.")
-    minibatch_size: int | None = Field(128, ge=1, description="Rows per gradient step; None: the whole batch.")
+    lr: Annotated[Schedule, BASIC] = Field(
+        5e-5, description="Learning rate of Adam; [[env steps, value], …] for a schedule."
+    )
+    num_epochs: Annotated[int, BASIC] = Field(30, ge=1, le=10_000, description="Passes over each batch.")
+    minibatch_size: Annotated[int | None, BASIC] = Field(
+        128, ge=1, description="Rows per gradient step; None: the whole batch."
+    )
     shuffle_batch_per_epoch: bool = Field(True, description="Shuffle the minibatches in each pass.")
-    lambda_: float = Field(1.0, ge=0, le=1, description="Trade-off of bias and variance of the advantage.")
+    lambda_: Annotated[float, BASIC] = Field(
+        1.0, ge=0, le=1, description="Trade-off of bias and variance of the advantage."
+    )
     use_critic: bool = Field(True, description="Whether a value function is trained.")
     use_kl_loss: bool = Field(True, description="Penalise the KL divergence from the old policy.")
     kl_coeff: float = Field(0.2, ge=0, description="Initial coefficient of the KL penalty.")
     kl_target: float = Field(0.01, ge=0, description="Target KL divergence.")
     vf_loss_coeff: float = Field(1.0, ge=0, description="Weight of the value loss.")
-    entropy_coeff: Schedule = Field(0.0, description="Weight of the entropy bonus, or a schedule.")
-    clip_param: float = Field(0.3, gt=0, description="Clipping range of the policy ratio.")
+    entropy_coeff: Annotated[Schedule, BASIC] = Field(0.0, description="Weight of the entropy bonus, or a schedule.")
+    clip_param: Annotated[float, BASIC] = Field(0.3, gt=0, description="Clipping range of the policy ratio.")
     vf_clip_param: float = Field(10.0, gt=0, description="Largest squared error of a value; larger ones are clipped.")
 
 
 class RllibA2cOptions(RllibOptions):
     """A2C, which RLlib dropped: its PPO with a single pass, without clipping, and with RMSprop."""
 
-    lr: Schedule = Field(7e-4, description="Learning rate of RMSprop, or a schedule.")
-    lambda_: float = Field(1.0, ge=0, le=1, description="Trade-off of bias and variance of the advantage.")
+    lr: Annotated[Schedule, BASIC] = Field(7e-4, description="Learning rate of RMSprop, or a schedule.")
+    lambda_: Annotated[float, BASIC] = Field(
+        1.0, ge=0, le=1, description="Trade-off of bias and variance of the advantage."
+    )
     vf_loss_coeff: float = Field(0.5, ge=0, description="Weight of the value loss.")
-    entropy_coeff: Schedule = Field(0.0, description="Weight of the entropy bonus, or a schedule.")
+    entropy_coeff: Annotated[Schedule, BASIC] = Field(0.0, description="Weight of the entropy bonus, or a schedule.")
     grad_clip: float | None = Field(0.5, gt=0, description="Largest norm of the gradient; None: no limit.")
     num_envs_per_env_runner: int = Field(
         8, ge=1, le=100_000, description="Parallel envs in each runner; environment.num_envs overrides it."
     )
-    train_batch_size_per_learner: int = Field(160, ge=1, le=100_000_000, description="Env steps per update.")
+    train_batch_size_per_learner: Annotated[int, BASIC] = Field(
+        160, ge=1, le=100_000_000, description="Env steps per update."
+    )
     min_sample_timesteps_per_iteration: int = Field(
         1600, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )
@@ -73,11 +91,11 @@ class RllibA2cOptions(RllibOptions):
 class AsynchronousOptions(MinibatchOptions):
     """Common options of IMPALA and APPO: runners sample while the learner learns."""
 
-    lr: Schedule = Field(0.0005, description="Learning rate of Adam, or a schedule.")
+    lr: Annotated[Schedule, BASIC] = Field(0.0005, description="Learning rate of Adam, or a schedule.")
     vtrace_clip_rho_threshold: float = Field(1.0, gt=0, description="Largest importance weight of a value.")
     vtrace_clip_pg_rho_threshold: float = Field(1.0, gt=0, description="Largest importance weight of a gradient.")
     vf_loss_coeff: float = Field(0.5, ge=0, description="Weight of the value loss.")
-    entropy_coeff: Schedule = Field(0.01, description="Weight of the entropy bonus, or a schedule.")
+    entropy_coeff: Annotated[Schedule, BASIC] = Field(0.01, description="Weight of the entropy bonus, or a schedule.")
     timeout_s_sampler_manager: float = Field(
         0.01, ge=0, description="Seconds to wait for experience at a time; 0, as RLlib has it, keeps a core busy."
     )
@@ -91,7 +109,9 @@ class AsynchronousOptions(MinibatchOptions):
     num_gpu_loader_threads: int = Field(8, ge=1, le=256, description="Threads that load batches onto a GPU.")
     grad_clip: float | None = Field(40.0, gt=0, description="Largest norm of the gradient; None: no limit.")
     rollout_fragment_length: int | Literal["auto"] = Field(50, description="Steps of each env in one fragment.")
-    train_batch_size_per_learner: int = Field(500, ge=1, le=100_000_000, description="Env steps per update.")
+    train_batch_size_per_learner: Annotated[int, BASIC] = Field(
+        500, ge=1, le=100_000_000, description="Env steps per update."
+    )
     min_sample_timesteps_per_iteration: int = Field(
         2000, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )
@@ -116,7 +136,7 @@ class ImpalaOptions(AsynchronousOptions):
 class AppoOptions(AsynchronousOptions):
     """Asynchronous PPO: IMPALA with a clipped objective and a target network."""
 
-    clip_param: float = Field(0.4, gt=0, description="Clipping range of the policy ratio.")
+    clip_param: Annotated[float, BASIC] = Field(0.4, gt=0, description="Clipping range of the policy ratio.")
     use_kl_loss: bool = Field(False, description="Penalise the KL divergence from the old policy.")
     kl_coeff: float = Field(1.0, ge=0, description="Initial coefficient of the KL penalty.")
     kl_target: float = Field(0.01, ge=0, description="Target KL divergence.")
@@ -139,13 +159,17 @@ class ReplayOptions(RllibOptions):
     replay_buffer_type: Literal["PrioritizedEpisodeReplayBuffer", "EpisodeReplayBuffer"] = Field(
         "PrioritizedEpisodeReplayBuffer", description="Whether to replay steps with large errors more often."
     )
-    replay_buffer_capacity: int = Field(50_000, ge=1, le=10**9, description="Capacity of the replay buffer, in steps.")
+    replay_buffer_capacity: Annotated[int, BASIC] = Field(
+        50_000, ge=1, le=10**9, description="Capacity of the replay buffer, in steps."
+    )
     replay_buffer_alpha: float = Field(0.6, ge=0, le=1, description="Exponent of the priorities.")
     replay_buffer_beta: float = Field(0.4, ge=0, le=1, description="Exponent of the importance-sampling correction.")
     store_buffer_in_checkpoints: bool = Field(
         False, description="Save the replay buffer in checkpoints, which become large."
     )
-    num_steps_sampled_before_learning_starts: int = Field(1000, ge=0, description="Env steps before the first update.")
+    num_steps_sampled_before_learning_starts: Annotated[int, BASIC] = Field(
+        1000, ge=0, description="Env steps before the first update."
+    )
     n_step: int = Field(1, ge=1, le=1000, description="Number of rewards before the value estimate.")
     training_intensity: float | None = Field(
         None, gt=0, description="Trained steps for one sampled step; None: what batch and fragment sizes give."
@@ -161,9 +185,13 @@ class ReplayOptions(RllibOptions):
 class RllibDqnOptions(ReplayOptions):
     """Deep Q-network: dueling, double and prioritised by default."""
 
-    lr: Schedule = Field(5e-4, description="Learning rate of Adam, or a schedule.")
-    epsilon: Schedule = Field(((0, 1.0), (10_000, 0.05)), description="Probability of a random action, or a schedule.")
-    target_network_update_freq: int = Field(500, ge=1, description="Env steps between copies to the target network.")
+    lr: Annotated[Schedule, BASIC] = Field(5e-4, description="Learning rate of Adam, or a schedule.")
+    epsilon: Annotated[Schedule, BASIC] = Field(
+        ((0, 1.0), (10_000, 0.05)), description="Probability of a random action, or a schedule."
+    )
+    target_network_update_freq: Annotated[int, BASIC] = Field(
+        500, ge=1, description="Env steps between copies to the target network."
+    )
     tau: float = Field(1.0, gt=0, le=1, description="Share of the new weights in each copy to the target network.")
     double_q: bool = Field(True, description="Whether to use double Q-learning.")
     dueling: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
@@ -177,7 +205,9 @@ class RllibDqnOptions(ReplayOptions):
     td_error_loss_fn: Literal["huber", "mse"] = Field("huber", description="Loss of the temporal-difference errors.")
     burn_in_len: int = Field(0, ge=0, le=100_000, description="Steps that only warm up the LSTM.")
     grad_clip: float | None = Field(40.0, gt=0, description="Largest norm of the gradient; None: no limit.")
-    train_batch_size_per_learner: int = Field(32, ge=1, le=100_000_000, description="Rows per update.")
+    train_batch_size_per_learner: Annotated[int, BASIC] = Field(
+        32, ge=1, le=100_000_000, description="Rows per update."
+    )
     min_sample_timesteps_per_iteration: int = Field(
         1000, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )
@@ -192,10 +222,12 @@ class RllibDqnOptions(ReplayOptions):
 class SacOptions(ReplayOptions):
     """Soft actor-critic."""
 
-    actor_lr: Schedule = Field(3e-5, description="Learning rate of the policy, or a schedule.")
-    critic_lr: Schedule = Field(3e-4, description="Learning rate of the critics, or a schedule.")
-    alpha_lr: Schedule = Field(3e-4, description="Learning rate of the temperature, or a schedule.")
-    tau: float = Field(5e-3, gt=0, le=1, description="Share of the new weights in each copy to the target networks.")
+    actor_lr: Annotated[Schedule, BASIC] = Field(3e-5, description="Learning rate of the policy, or a schedule.")
+    critic_lr: Annotated[Schedule, BASIC] = Field(3e-4, description="Learning rate of the critics, or a schedule.")
+    alpha_lr: Annotated[Schedule, BASIC] = Field(3e-4, description="Learning rate of the temperature, or a schedule.")
+    tau: Annotated[float, BASIC] = Field(
+        5e-3, gt=0, le=1, description="Share of the new weights in each copy to the target networks."
+    )
     target_network_update_freq: int = Field(
         0, ge=0, description="Env steps between copies to the target networks; 0: every update."
     )
@@ -204,11 +236,15 @@ class SacOptions(ReplayOptions):
     twin_q: Annotated[bool, SHAPES_CHECKPOINTS] = Field(
         True, description="Whether to use two critics and take the lower value."
     )
-    replay_buffer_capacity: int = Field(
+    replay_buffer_capacity: Annotated[int, BASIC] = Field(
         1_000_000, ge=1, le=10**9, description="Capacity of the replay buffer, in steps."
     )
-    num_steps_sampled_before_learning_starts: int = Field(1500, ge=0, description="Env steps before the first update.")
-    train_batch_size_per_learner: int = Field(256, ge=1, le=100_000_000, description="Rows per update.")
+    num_steps_sampled_before_learning_starts: Annotated[int, BASIC] = Field(
+        1500, ge=0, description="Env steps before the first update."
+    )
+    train_batch_size_per_learner: Annotated[int, BASIC] = Field(
+        256, ge=1, le=100_000_000, description="Rows per update."
+    )
     min_sample_timesteps_per_iteration: int = Field(
         100, ge=0, le=100_000_000, description="Least number of env steps per iteration."
     )
@@ -242,9 +278,9 @@ OPTIONS: dict[str, type[RllibOptions]] = {
     "sac": SacOptions,
     "a2c": RllibA2cOptions,
     "tqc": TqcOptions,
-    "bc": BcOptions,
+    "bc": RllibBcOptions,
     "marwil": MarwilOptions,
-    "cql": CqlOptions,
+    "cql": RllibCqlOptions,
     "iql": IqlOptions,
 }
 ASYNCHRONOUS = ("appo", "impala")  # their learner has its own process if the machine has room

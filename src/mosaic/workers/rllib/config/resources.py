@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from mosaic.config.sections import ResourcesConfig
 from mosaic.core.errors import InputError
+from mosaic.core.machine import available_cores
 from mosaic.workers.rllib.config.options import RllibOptions
 
 _TINY = 1e-6  # shares of a GPU are sums of rounded numbers
@@ -220,7 +220,7 @@ def this_machine(asked: Asked) -> AvailableResources:
     Ray is asked about GPUs only if some are requested: it takes seconds to import.
     """
     gpus = _gpus_here() if asked.gpus or asked.gpus_per_runner else 0
-    return AvailableResources(len(os.sched_getaffinity(0)), gpus)
+    return AvailableResources(available_cores(), gpus)
 
 
 def _gpus_here() -> int:

@@ -14,7 +14,7 @@ from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
-from mosaic.core.machine import boot_id
+from mosaic.core.system import boot_id
 from mosaic.runners.screen import Shot, develop
 from mosaic.telemetry.events.info_numbers import numbers_in
 from mosaic.telemetry.frames.on_demand import OnDemandWriter

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from copy import copy
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
@@ -21,6 +23,9 @@ from mosaic.workers.sb3.checkpoint.network import Deviations, Memory, NetworkOut
 
 if TYPE_CHECKING:
     from mosaic.workers.sb3.checkpoint.controllers import AgentCodes
+
+
+_Row: TypeAlias = "tuple[Sb3PolicyController, AgentID, Turn]"  # one decision; the controller has its memory
 
 
 class Sb3PolicyController:
@@ -52,49 +57,59 @@ class Sb3PolicyController:
     def forget(self, agent: AgentID) -> None:
         self._memory.pop(agent, None)
 
-    @torch.no_grad()
     def act(self, turn: Turn) -> dict[AgentID, Action]:
-        found, mask = self._outputs(turn), self._masks(turn)
+        return self.act_together([(self, turn)])[0]
+
+    def sibling(self) -> Sb3PolicyController:
+        made = copy(self)
+        made._memory, made._random, made._deviations = {}, torch.Generator(), copy(self._deviations)
+        return made
+
+    @torch.no_grad()
+    def act_together(self, turns: Sequence[tuple[Sb3PolicyController, Turn]]) -> list[dict[AgentID, Action]]:
+        rows = [(each, agent, turn) for each, turn in turns for agent in turn.observations]
+        found, mask = self._outputs(rows), self._masks(rows)
         if found.memory is not None:
-            for row, agent in enumerate(turn.observations):
-                hidden, cell = found.memory
-                self._memory[agent] = (hidden[:, row : row + 1], cell[:, row : row + 1])
-        chosen = self._chosen(found, mask).numpy().astype(np.float32)
-        return {
-            agent: self._codes.actions[agent].action(row) for agent, row in zip(turn.observations, chosen, strict=True)
-        }
+            hidden, cell = found.memory
+            for row, (each, agent, _) in enumerate(rows):
+                each._memory[agent] = (hidden[:, row : row + 1], cell[:, row : row + 1])
+        chosen = iter(self._chosen(turns, found, mask).numpy().astype(np.float32))
+        return [
+            {agent: self._codes.actions[agent].action(next(chosen)) for agent in turn.observations} for _, turn in turns
+        ]
 
     @torch.no_grad()
     def explain(self, turn: Turn) -> dict[AgentID, Explanation]:
         if self._head.kind != "categorical" or self._head.parts != 1:
             return dict.fromkeys(turn.observations, Explanation(None, None))
-        shares = masked(self._outputs(turn).outputs, self._masks(turn)).softmax(-1).double().numpy()
+        rows = [(self, agent, turn) for agent in turn.observations]
+        shares = masked(self._outputs(rows).outputs, self._masks(rows)).softmax(-1).double().numpy()
         return {agent: Explanation(share, None) for agent, share in zip(turn.observations, shares, strict=True)}
 
     def close(self) -> None:
         pass
 
-    def _outputs(self, turn: Turn) -> NetworkOutputs:
-        rows = np.zeros((len(turn.observations), self._network.row_width), np.float32)
-        for row, (agent, observation) in zip(rows, turn.observations.items(), strict=True):
-            self._codes.rows[agent].write(observation, row)
+    def _outputs(self, acting: Sequence[_Row]) -> NetworkOutputs:
+        rows = np.zeros((len(acting), self._network.row_width), np.float32)
+        for row, (_, agent, turn) in zip(rows, acting, strict=True):
+            self._codes.rows[agent].write(turn.observations[agent], row)
         if self._scaler is not None:
             self._scaler.apply(rows)
-        found: NetworkOutputs = self._network(torch.from_numpy(rows), self._memories(turn))
+        found: NetworkOutputs = self._network(torch.from_numpy(rows), self._memories(acting))
         return found
 
-    def _memories(self, turn: Turn) -> Memory | None:
+    def _memories(self, acting: Sequence[_Row]) -> Memory | None:
         fresh = self._network.fresh_memory(1)
         if fresh is None:
             return None
-        states = [self._memory.get(agent, fresh) for agent in turn.observations]
+        states = [each._memory.get(agent, fresh) for each, agent, _ in acting]
         return torch.cat([hidden for hidden, _ in states], 1), torch.cat([cell for _, cell in states], 1)
 
-    def _masks(self, turn: Turn) -> Tensor | None:
-        if not turn.action_masks:
+    def _masks(self, acting: Sequence[_Row]) -> Tensor | None:
+        if not any(turn.action_masks for *_, turn in acting):
             return None
-        mask = torch.ones(len(turn.observations), self._head.width, dtype=torch.uint8)
-        for row, agent in zip(mask, turn.observations, strict=True):
+        mask = torch.ones(len(acting), self._head.width, dtype=torch.uint8)
+        for row, (_, agent, turn) in zip(mask, acting, strict=True):
             own = turn.action_masks.get(agent)
             if own is None:
                 continue
@@ -106,9 +121,21 @@ class Sb3PolicyController:
             row.copy_(torch.from_numpy(np.ravel(own).astype(np.uint8)))
         return mask
 
-    def _chosen(self, found: NetworkOutputs, mask: Tensor | None) -> Tensor:
+    def _chosen(
+        self, turns: Sequence[tuple[Sb3PolicyController, Turn]], found: NetworkOutputs, mask: Tensor | None
+    ) -> Tensor:
+        """Return the actions of all rows; each controller draws those of its own turn."""
         if self._temperature is None:
             return likeliest(self._head, found.outputs, mask)
+        drawn, row = [], 0
+        for each, turn in turns:
+            rows = slice(row, row + len(turn.observations))
+            own = NetworkOutputs(found.outputs[rows], found.latent[rows], None)
+            drawn.append(each._drawn(own, self._temperature, None if mask is None else mask[rows]))
+            row = rows.stop
+        return torch.cat(drawn)
+
+    def _drawn(self, found: NetworkOutputs, temperature: float, mask: Tensor | None) -> Tensor:
         if self._deviations is not None:
-            return self._deviations.draw(found, self._random, self._temperature)
-        return draw(self._head, found.outputs / self._temperature, None, mask, self._random).act
+            return self._deviations.draw(found, self._random, temperature)
+        return draw(self._head, found.outputs / temperature, None, mask, self._random).act

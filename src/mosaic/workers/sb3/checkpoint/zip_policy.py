@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from mosaic.core.errors import FormatError, InputError, TrustError, unknown
+from mosaic.core.files import file_stamp
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.space_json import Document
 from mosaic.policies.controller import (
@@ -301,4 +302,5 @@ kind = PolicyKind(
     notes=_notes,
     options=Sb3PolicyOptions,
     first="path",
+    version=lambda options: file_stamp(Path(options.path).expanduser()),
 )

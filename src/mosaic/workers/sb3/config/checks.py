@@ -9,6 +9,7 @@ from gymnasium.spaces import Box, Space
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
+from mosaic.core.notices import notify
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.shared_env import has_illegal_actions
 from mosaic.envs.vector.encoding import picture_layout
@@ -41,6 +42,8 @@ def check_run(config: RunConfig, options: Sb3Options, spec: EnvSpec) -> None:
     _check_one_policy(roles)
     places = places_of(roles, spec)
     _check_equal(places, spec)
+    if not config.agents:
+        _mention_one_policy(roles, spec)
     for agent in (*places.learners, *places.frozen):
         check_actions(algorithm, agent, spec.action_spaces[agent])
         network_kind(algorithm, agent, spec.observation_spaces[agent])
@@ -99,6 +102,16 @@ def _check_one_policy(roles: AgentRoles) -> None:
             f"The worker sb3 trains one policy in a run, and here it would be {len(trained)}: {found}. Name one of "
             "them in policies_to_train, give the others fixed policies (--agent NAME=POLICY), or use --worker native "
             "or rllib."
+        )
+
+
+def _mention_one_policy(roles: AgentRoles, spec: EnvSpec) -> None:
+    """Tell the user where agents for which the env names several policies share one."""
+    named = dict.fromkeys(spec.facts.policy_names[agent] for agent in roles.learners if spec.facts.policy_names)
+    if len(named) > 1 and len(roles.plan.names) == 1:
+        notify(
+            f"{spec.env_id} names {len(named)} policies: {', '.join(named)}. Stable-Baselines3 trains one, "
+            f"'{roles.plan.names[0]}', for all of their agents. To train each of them: --worker native or rllib."
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, create_model
 
-from mosaic.config.field_types import SHAPES_CHECKPOINTS
+from mosaic.config.field_types import BASIC, SHAPES_CHECKPOINTS
 from mosaic.config.sections import Section
 from mosaic.workers.sb3.config.algorithms import ALGORITHMS
 from mosaic.workers.sb3.config.field_types import option_type
@@ -50,6 +50,11 @@ _SHAPES = frozenset(
     {"n_critics", "n_quantiles", "lstm_hidden_size", "n_lstm_layers", "shared_lstm", "enable_critic_lstm", "batch_norm"}
     | {"full_std", "use_sde", "buffer_size", "optimize_memory_usage", "share_features_extractor", "optimizer_class"}
     | {"use_rms_prop"}
+)
+_BASIC = frozenset(
+    {"learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "clip_range", "ent_coef", "net_arch"}
+    | {"buffer_size", "learning_starts", "train_freq", "target_update_interval", "exploration_fraction"}
+    | {"exploration_final_eps"}
 )
 _UNDOCUMENTED: Mapping[str, str] = {
     "rollout_buffer_class": "Rollout buffer class to use.",
@@ -128,6 +133,7 @@ def _field(argument: Parameter, texts: Mapping[str, str]) -> tuple[Any, Any]:
     text = texts.get(name) or _UNDOCUMENTED.get(name) or f"Argument {name} of the constructor."
     parts = [part[0].upper() + part[1:].rstrip(" .") for part in (text, found.remark) if part]
     type_ = Annotated[found.type, SHAPES_CHECKPOINTS] if name in _SHAPES else found.type
+    type_ = Annotated[type_, BASIC] if name in _BASIC else type_
     bounds = dict(_BOUNDS.get(name, {}))
     return type_, Field(found.default, description=". ".join(parts) + ".", **bounds)
 

@@ -1,0 +1,1 @@
+"""Demonstrations: recorded play as Minari datasets, one per agent."""
