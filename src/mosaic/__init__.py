@@ -10,6 +10,7 @@ __version__ = VERSION
 
 __all__ = [
     "Episode",
+    "EpisodeLostError",
     "Evaluation",
     "InputError",
     "LoadedPolicy",
@@ -17,6 +18,7 @@ __all__ = [
     "MosaicError",
     "MosaicRllibCallback",
     "MosaicTuneCallback",
+    "PolicyClient",
     "PolicyMapping",
     "Project",
     "Run",
@@ -31,6 +33,7 @@ __all__ = [
     "evaluate",
     "export",
     "live_screen",
+    "load_demo",
     "load_policy",
     "make_env",
     "play_episode",
@@ -38,6 +41,7 @@ __all__ = [
     "project_here",
     "pull",
     "push",
+    "record_demo",
     "save_policy_network",
     "testing",
     "tournament",
@@ -65,6 +69,10 @@ if TYPE_CHECKING:
     from mosaic.runs.run import Run
     from mosaic.runs.train import RunFailedError, train
     from mosaic.runs.trainer import Trainer
+    from mosaic.server.client.policy_channel import EpisodeLostError
+    from mosaic.server.client.policy_client import PolicyClient
+    from mosaic.store.demos.recording import record_demo
+    from mosaic.store.demos.reference import load_demo
     from mosaic.store.live_sessions import live_screen
     from mosaic.store.projects.project import Project, project_here
     from mosaic.telemetry.events.lines import emit_metric
@@ -99,6 +107,10 @@ else:
             "mosaic.runs.run": ("Run",),
             "mosaic.runs.train": ("RunFailedError", "train"),
             "mosaic.runs.trainer": ("Trainer",),
+            "mosaic.store.demos.recording": ("record_demo",),
+            "mosaic.store.demos.reference": ("load_demo",),
+            "mosaic.server.client.policy_channel": ("EpisodeLostError",),
+            "mosaic.server.client.policy_client": ("PolicyClient",),
             "mosaic.store.live_sessions": ("live_screen",),
             "mosaic.store.projects.project": ("Project", "project_here"),
             "mosaic.telemetry.events.lines": ("emit_metric",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __all__ = [
+    "BASIC",
     "SHAPES_CHECKPOINTS",
     "Action",
     "AgentID",
@@ -15,6 +16,7 @@ __all__ = [
     "ChoosesAlgorithm",
     "CompletesRuns",
     "ControllerOthers",
+    "DecisionReport",
     "Env",
     "EnvEntry",
     "EnvFacts",
@@ -48,12 +50,14 @@ __all__ = [
     "PolicyRequest",
     "ReadsForeignCheckpoints",
     "Remembers",
+    "Reports",
     "RunConfig",
     "Sampling",
     "Scene",
     "Screen",
     "Shot",
     "Sink",
+    "TranscriptLine",
     "Transform",
     "Turn",
     "UnknownNameError",
@@ -74,9 +78,10 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from mosaic.config.field_types import SHAPES_CHECKPOINTS
+    from mosaic.config.field_types import BASIC, SHAPES_CHECKPOINTS
     from mosaic.config.run import RunConfig
     from mosaic.config.sections import EnvironmentConfig
+    from mosaic.core.episode import DecisionReport, TranscriptLine
     from mosaic.core.errors import FormatError, InputError, MissingExtraError, MosaicError, UnknownNameError, unknown
     from mosaic.core.ids import AgentID, EnvID, PolicyID
     from mosaic.core.reference import Options
@@ -96,6 +101,7 @@ if TYPE_CHECKING:
         PolicyKind,
         PolicyRequest,
         Remembers,
+        Reports,
         Sampling,
     )
     from mosaic.runners.fixed_policies import ControllerOthers
@@ -132,7 +138,8 @@ else:
         {
             "mosaic.config.sections": ("EnvironmentConfig",),
             "mosaic.config.run": ("RunConfig",),
-            "mosaic.config.field_types": ("SHAPES_CHECKPOINTS",),
+            "mosaic.config.field_types": ("BASIC", "SHAPES_CHECKPOINTS"),
+            "mosaic.core.episode": ("DecisionReport", "TranscriptLine"),
             "mosaic.core.errors": (
                 "FormatError",
                 "InputError",
@@ -158,6 +165,7 @@ else:
                 "PolicyKind",
                 "PolicyRequest",
                 "Remembers",
+                "Reports",
                 "Sampling",
             ),
             "mosaic.exports.policy": ("ExportablePolicy",),

@@ -1,4 +1,4 @@
-"""Warm-up of the compiled caches: `python -m mosaic.warm`, part of `make setup`."""
+"""Warm-up of the compiled caches: `python -m mosaic.warm`, part of `make test`."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 import shutil
 import sys
@@ -32,14 +31,21 @@ _EXTRAS = {  # extra → the modules it installs, each with its distribution
         "websockets": "websockets",
     },
     "gym": {"pygame": "pygame-ce", "Box2D": "Box2D"},
+    "mujoco": {"mujoco": "mujoco", "imageio": "imageio"},
     "classic": {"chess": "chess", "rlcard": "rlcard", "shimmy": "shimmy", "pyspiel": "open-spiel"},
     "sisl": {"pymunk": "pymunk", "Box2D": "Box2D"},
     "butterfly": {"pymunk": "pymunk", "pygame": "pygame-ce"},
     "mpe": {"mpe2": "mpe2"},
+    "demos": {"minari": "minari", "h5py": "h5py"},
     "tensorboard": {"tensorboardX": "tensorboardX"},
+    "wandb": {"wandb": "wandb"},
+    "mlflow": {"mlflow": "mlflow-skinny"},
+    "trackio": {"trackio": "trackio"},
     "onnx": {"onnx": "onnx", "onnxruntime": "onnxruntime"},
     "video": {"imageio_ffmpeg": "imageio-ffmpeg"},
     "hub": {"huggingface_hub": "huggingface_hub"},
+    "mcp": {"mcp": "mcp"},
+    "window": {"webview": "pywebview"},
 }
 
 
@@ -65,8 +71,9 @@ def _python() -> Finding:
 
 
 def _machine() -> Finding:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Finding("machine", True, f"{platform.system()} {platform.machine()}, {cores} cores")
+    from mosaic.core.machine import available_cores
+
+    return Finding("machine", True, f"{platform.system()} {platform.machine()}, {available_cores()} cores")
 
 
 def _core(distribution: str) -> Finding:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import webbrowser
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -32,17 +33,20 @@ def has_display() -> bool:
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
-def open_browser(address: str) -> bool:
+def open_browser(address: str, until: ExitStack) -> bool:
     """Open a page and return whether that worked; a browser in the terminal does not count, as it cannot show a board.
 
     The address may hold a token, and the process list shows a browser's arguments to every user: so the browser is
-    given a file that only this user can read, and that redirects to the address.
+    given a file that only this user can read, and that redirects to the address. `until` removes it.
     """
-    return has_display() and webbrowser.open(_redirect_page(address).as_uri())
+    if not has_display():
+        return False
+    folder = until.enter_context(tempfile.TemporaryDirectory(prefix="mosaic-", ignore_cleanup_errors=True))
+    return webbrowser.open(_redirect_page(Path(folder), address).as_uri())
 
 
-def _redirect_page(address: str) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="mosaic-"))  # readable only by its owner
+def _redirect_page(folder: Path, address: str) -> Path:
+    """Write the page into a folder that is readable only by its owner."""
     path = folder / "open.html"
     target = html.escape(address, quote=True)
     path.write_text(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mosaic.runs.exporting.record import ExportRow
     from mosaic.runs.run import Run
     from mosaic.runs.trainer import Trainer
+    from mosaic.store.labels import LabelChange
     from mosaic.store.live_sessions import LiveSession
     from mosaic.store.logs import Stream
     from mosaic.store.state import State
@@ -38,6 +39,8 @@ class BackendRun(Protocol):
     def resume(self, *, resources: Mapping[str, object] | None = None, settings: Sequence[str] = ()) -> object: ...
 
     def checkpoint(self) -> object: ...
+
+    def label(self, change: LabelChange) -> object: ...
 
     def delete(self) -> None: ...
 
@@ -65,7 +68,7 @@ class Backend(Protocol):
 
     def submit_group(self, config: ResolvedConfig, seeds: int) -> Sequence[BackendRun]: ...
 
-    def runs(self, *, project: str | None = None) -> list[RunRow]: ...
+    def runs(self, *, project: str | None = None, hidden: bool = False) -> list[RunRow]: ...
 
     def run(self, ref: str) -> BackendRun: ...
 
@@ -87,14 +90,15 @@ class _LocalBackend:
     def submit_group(self, config: ResolvedConfig, seeds: int) -> list[BackendRun]:
         return [LocalRun(run) for run in self._trainer.submit_group(config, seeds)]
 
-    def runs(self, *, project: str | None = None) -> list[RunRow]:
+    def runs(self, *, project: str | None = None, hidden: bool = False) -> list[RunRow]:
         from mosaic.store.store import Store
         from mosaic.store.views import row_of
         from mosaic.ui.cli.output import note
 
         store = Store()  # listing does not need a trainer, whose import takes longer than the list
         index = store.index
-        rows = [row_of(summary) for summary in index.list(projects=store.project_names(project))]
+        found = index.list(projects=store.project_names(project))
+        rows = [row_of(summary) for summary in found if hidden or not summary.hidden]
         for text in index.notes:
             note(text)
         return rows
@@ -137,6 +141,9 @@ class LocalRun:
 
     def checkpoint(self) -> None:
         self._run.checkpoint()
+
+    def label(self, change: LabelChange) -> None:
+        self._run.label(change)
 
     def delete(self) -> None:
         self._run.delete()

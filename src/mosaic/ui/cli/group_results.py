@@ -66,12 +66,12 @@ class Group(NamedTuple):
     runs: list[BackendRun]
     scores: list[float]  # of the runs that reported one
     config: Mapping[str, Json]  # of the group's first run
+    run_names: list[str]  # as they are now: a run can be renamed
 
     @property
     def label(self) -> str:
-        """Return the --name that the group was trained with, or its id where it has none."""
-        name = str(self.config.get("name") or "")
-        return (_without_number(name) if len(self.runs) > 1 else name) or self.name
+        """Return the name that the group's runs share apart from their numbers, or its id where there is none."""
+        return shared_name(self.run_names) or self.name
 
     def document(self) -> GroupDocument:
         from mosaic.evaluation.statistics import estimate_iqm, finite_mean
@@ -89,6 +89,14 @@ class Group(NamedTuple):
             "iqm_ci95": found.ci95,
             "curve": group_curve(self.runs),
         }
+
+
+def shared_name(names: Sequence[str]) -> str:
+    """Return the name that runs of a group share apart from their numbers, or ""."""
+    if len(names) == 1:
+        return names[0]
+    shared = {_without_number(name) for name in names}
+    return shared.pop() if len(shared) == 1 else ""
 
 
 def runs_asked_for(asked: Sequence[str], rows: Sequence[RunRow]) -> list[str]:
@@ -126,8 +134,9 @@ def make_groups(runs: Sequence[BackendRun], details: Sequence[RunDetails], group
     found: dict[tuple[str, str], Group] = {}
     for run, shown, group in zip(runs, details, groups, strict=True):
         key = (group, settings_key(shown.config))
-        put = found.setdefault(key, Group(group, env_key(shown.config), [], [], shown.config))
+        put = found.setdefault(key, Group(group, env_key(shown.config), [], [], shown.config, []))
         put.runs.append(run)
+        put.run_names.append(shown.name)
         score = (shown.last_metric or {}).get(METRIC)
         if score is not None:
             put.scores.append(float(score))
@@ -211,8 +220,6 @@ def show_groups(groups: Sequence[GroupDocument], pairs: Sequence[ComparisonDocum
             print_table(f"{env}: differences", columns, compared, columns[1:], whole=0)
         for each in here:
             _draw(each, labels[each["group"]], out.width)
-    if len(envs) > 1:
-        note(f"{len(envs)} different envs: their rewards are not compared with each other.")
     if any(len(each["scores"]) < 2 for each in groups):
         note("A group of one run has no interval: train with --seeds 5 or more.")
 
@@ -236,10 +243,21 @@ _NOT_COMPARED = {*_OWN, "seed", "tags"}
 
 def differences(configs: Sequence[Mapping[str, Json]]) -> dict[str, list[Json]]:
     """Return each dotted setting that is not the same in all configurations, with its value in each."""
-    flat = [dict(_flatten(config)) for config in configs]
+    flat = [dict(flatten(config)) for config in configs]
     keys = dict.fromkeys(key for one in flat for key in one if key not in _OWN)
     found = {key: [one.get(key) for one in flat] for key in keys}
     return {key: values for key, values in found.items() if any(value != values[0] for value in values)}
+
+
+def short_differences(configs: Sequence[Mapping[str, Json]]) -> dict[str, list[Json]]:
+    """Return the differences that a table shows: by short names, without settings that are empty in all."""
+    found = differences(configs)
+    return {short_key(key): values for key, values in found.items() if any(v not in (None, {}, [], "") for v in values)}
+
+
+def short_key(key: str) -> str:
+    """Return a setting without the common prefix of its section."""
+    return key.removeprefix("training.params.").removeprefix("training.").removeprefix("environment.")
 
 
 def settings_key(config: Mapping[str, Json]) -> str:
@@ -257,9 +275,10 @@ def env_key(config: Mapping[str, Json]) -> str:
     return name + (f" {json.dumps(options, sort_keys=True)}" if options else "")
 
 
-def _flatten(config: Mapping[str, Json], above: str = "") -> Iterator[tuple[str, Json]]:
+def flatten(config: Mapping[str, Json], above: str = "") -> Iterator[tuple[str, Json]]:
+    """Yield each setting of a configuration with its dotted name."""
     for key, value in config.items():
         if isinstance(value, Mapping) and value:
-            yield from _flatten(value, f"{above}{key}.")
+            yield from flatten(value, f"{above}{key}.")
         else:
             yield f"{above}{key}", value

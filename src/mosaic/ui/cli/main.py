@@ -9,23 +9,30 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from copy import copy
+from functools import cache
 from typing import Annotated
 
 import typer
+from typer.main import get_command
 
 from mosaic.core.compile_time import timer
 from mosaic.core.errors import MosaicError
 from mosaic.core.user_code import exits_refused
+from mosaic.ui.cli.commands.bench import bench
 from mosaic.ui.cli.commands.catalog import check, doctor, envs, policies, schema, workers
 from mosaic.ui.cli.commands.demo import demo
+from mosaic.ui.cli.commands.demos import app as demos_app
 from mosaic.ui.cli.commands.evaluate import evaluate, tournament
 from mosaic.ui.cli.commands.export import export
 from mosaic.ui.cli.commands.exports import app as exports_app
+from mosaic.ui.cli.commands.labels import hide, note, rename, tag
 from mosaic.ui.cli.commands.play import play, replay
 from mosaic.ui.cli.commands.probe import probe
 from mosaic.ui.cli.commands.projects import app as projects_app
+from mosaic.ui.cli.commands.run_control import checkpoint, delete, pause, resume, stop
 from mosaic.ui.cli.commands.runs import app as runs_app
-from mosaic.ui.cli.commands.serve import serve
+from mosaic.ui.cli.commands.serve import mcp, policy_server, serve
 from mosaic.ui.cli.commands.share import bundle, pull, push
 from mosaic.ui.cli.commands.train import train
 from mosaic.ui.cli.commands.tui import tui
@@ -65,18 +72,33 @@ def _root(
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, envs, workers, policies, doctor, check, probe, schema),
-    *(train, tune, watch, evaluate, tournament, play, replay, export, bundle, push, pull, serve, tui),
+    *(demo, envs, workers, policies, doctor, check, probe, bench, schema),
+    *(train, tune, watch, evaluate, tournament, play, replay, export, bundle, push, pull),
+    *(serve, policy_server, mcp, tui),
 )
 for command in COMMANDS:
-    app.command(name=command.__name__, cls=SettingsCommand)(command)
+    app.command(name=command.__name__.replace("_", "-"), cls=SettingsCommand)(command)
+for command in (stop, pause, resume, checkpoint, delete, rename, note, tag, hide):
+    runs_app.command(name=command.__name__, cls=SettingsCommand)(command)
 app.add_typer(runs_app, name="runs")
 app.add_typer(exports_app, name="exports")
+app.add_typer(demos_app, name="demos")
 app.add_typer(projects_app, name="projects")
 
 
 # Typer bundles its own copy of click: the class is taken from what Typer exposes.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+@cache
+def _command(name: str) -> Callable[..., object]:
+    """Build the command of this name, once per process, without the others, which take longer than many a command's
+    work; build all of them where none has this name.
+    """
+    found = copy(app)
+    found.registered_commands = [each for each in app.registered_commands if each.name == name]
+    found.registered_groups = [each for each in app.registered_groups if each.name == name]
+    return get_command(found if found.registered_commands or found.registered_groups else app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -93,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         timer.on_first = _mention_compiling
     try:
         with exits_refused("Code that this command loaded"):  # Typer itself returns exit codes
-            code = app(args=words, standalone_mode=False, prog_name="mosaic")
+            code = _command(words[0] if words else "")(args=words, standalone_mode=False, prog_name="mosaic")
     except MosaicError as error:
         if _reader_has_gone(error):
             code = _leave_quietly()

@@ -49,7 +49,25 @@ SetOption: TypeAlias = Annotated[
 SeedOption: TypeAlias = Annotated[
     int, typer.Option("--seed", min=0, max=2**31 - 1, help="Random seed; the same seed gives the same results.")
 ]
+PlaySeedOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        min=0,
+        max=2**31 - 1,
+        help="Random seed; the same seed gives the same game.",
+        show_default="a fresh one",
+    ),
+]
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+DemoOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--demo",
+        metavar="NAME",
+        help="Add what is played to this demonstration: a Minari dataset per agent, to learn from.",
+    ),
+]
 EnvRunnersOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
@@ -158,6 +176,17 @@ def number_of_env_runners(number: int | None, earlier: int | None) -> int | None
             "Leave --num-workers out."
         )
     return earlier if number is None else number
+
+
+def dataset_reference(demo: str | None) -> str | None:
+    """Return the dataset that --demo names: of a demonstration by its name alone, or any other reference."""
+    from pathlib import Path
+
+    from mosaic.core.reference import split_reference
+
+    if demo is None or split_reference(demo)[0] in ("demo", "minari"):
+        return demo
+    return str(Path(demo).resolve()) if Path(demo).is_dir() else f"demo:{demo}"
 
 
 _INTERVAL = re.compile(r"(?P<number>[0-9][0-9_]*(\.[0-9]+)?)(?P<unit>[a-z]*)")

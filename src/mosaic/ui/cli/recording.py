@@ -16,7 +16,9 @@ from mosaic.telemetry.pictures.captions import from_line, with_strip
 from mosaic.telemetry.pictures.resize import Picture
 
 if TYPE_CHECKING:
+    from mosaic.core.turn import Turn
     from mosaic.runners.live_screen import LiveScreen
+    from mosaic.runners.local import LocalEnvRunner
     from mosaic.runners.video import FilmCamera
 
 
@@ -36,10 +38,11 @@ def take(
     what: str = "run",
     patience_s: float = PATIENCE_S,
     ended: Callable[[], bool] = lambda: False,
+    hint: str = "else its env draws none, or its worker does not",
 ) -> Frame:
     """Return the first picture drawn from now on; where none comes, the last one there is.
 
-    Wait as long as `patience_s`, and not after `ended`.
+    Wait as long as `patience_s`, and not after `ended`. `hint` says why there may be none.
     """
     asked, deadline_s = time(), monotonic() + patience_s
     last: Frame | None = None
@@ -61,7 +64,7 @@ def take(
             raise MosaicError(f"The {what} {name} has ended, and no picture was drawn before that.")
         raise MosaicError(
             f"The {what} {name} showed no picture within {patience_s:.0f} s (its pictures: {pictures.state}). "
-            "Try again if it is starting or in a long update; else its env draws none, or its worker does not."
+            f"Try again if it is starting or in a long update; {hint}."
         )
     return last
 
@@ -88,6 +91,28 @@ def camera_for(video: Path | None, fps: float | None, episodes: int = 1) -> Film
     from mosaic.runners.video import FilmCamera
 
     return FilmCamera(video, episodes=episodes, fps=fps)
+
+
+@contextmanager
+def demo_recorder(demo: str | None, runner: LocalEnvRunner) -> Iterator[Callable[[Turn], None]]:
+    """Yield a function that is shown every Turn; the episode is then added, what was played before Ctrl-C too."""
+    if demo is None:
+        yield lambda turn: None
+        return
+    from mosaic.runners.trajectories import TrajectoryRecorder
+    from mosaic.store.demos.recording import record_demo
+    from mosaic.ui.cli.output import note
+
+    recorder = TrajectoryRecorder(runner.env)
+    with record_demo(demo)(runner.env.spec) as sink:
+        try:
+            yield lambda turn: recorder.note(turn, runner.record)
+        except KeyboardInterrupt:
+            runner.record.cut = True
+            sink.add(0, runner.record, recorder.trajectories())
+            raise
+        sink.add(0, runner.record, recorder.trajectories())
+    note(f"Added to the demonstration {demo}: mosaic demos show {demo}")
 
 
 @contextmanager

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from mosaic.workers.resolution import ResolvedConfig
 
 
-def resolved(layers: SettingLayers, *, quiet: bool) -> ResolvedConfig:
-    """Merge all layers of settings and fill in what is left open."""
+def resolved(layers: SettingLayers, *, quiet: bool, here: bool = True) -> ResolvedConfig:
+    """Merge all layers of settings and fill in what is left open; `here` if the run will be on this machine."""
     if not quiet:
         layers.mention_project()
-    return _resolved(layers.document(), layers.overrides, quiet=quiet)
+    return _resolved(layers.document(), layers.overrides, quiet=quiet, here=here)
 
 
 def read_agents(texts: list[str]) -> dict[str, str] | str | None:
@@ -40,7 +40,7 @@ def read_agents(texts: list[str]) -> dict[str, str] | str | None:
     return rules or None
 
 
-def _resolved(document: Mapping[str, object], settings: list[str], *, quiet: bool) -> ResolvedConfig:
+def _resolved(document: Mapping[str, object], settings: list[str], *, quiet: bool, here: bool) -> ResolvedConfig:
     from mosaic.config.loading import parse_run_config
     from mosaic.core.errors import InputError
     from mosaic.ui.cli.output import note
@@ -51,7 +51,12 @@ def _resolved(document: Mapping[str, object], settings: list[str], *, quiet: boo
             "Name an environment: mosaic train ENV --worker W, a --config file, or a project (mosaic projects create). "
             "Type: mosaic envs"
         )
-    configured = resolve(parse_run_config(document, settings))
+    asked = parse_run_config(document, settings)
+    if here and asked.environment.family == "external":
+        from mosaic.envs.families.external import ask_first_program
+
+        asked = asked.model_copy(update={"environment": ask_first_program(asked.environment)})
+    configured = resolve(asked)
     if not quiet:
         training = configured.config.training
         if configured.asked.training.worker is None:

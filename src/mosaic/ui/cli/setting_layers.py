@@ -97,6 +97,11 @@ def with_typed(asked: Mapping[str, Any], below: Mapping[str, object]) -> dict[st
         if typed:
             earlier = document.get(section)
             document[section] = {**(earlier if isinstance(earlier, dict) else {}), **typed}
+    options = {key: value for key, value in asked.get("params", {}).items() if value is not None}
+    if options:
+        training = document.get("training")
+        training = dict(training) if isinstance(training, dict) else {}
+        document["training"] = {"algorithm": "bc", **training, "params": {**(training.get("params") or {}), **options}}
     document.update({key: value for key, value in asked["top"].items() if value is not None})
     return document
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 from rich.table import Table
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.events import Resize
+from textual.events import Event, Key, Resize
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer, Static
 
 from mosaic.core.errors import MosaicError
 from mosaic.ui.tui.backend.protocol import AppBackend
 from mosaic.ui.tui.commands import RunCommands
+from mosaic.ui.tui.key_order import KeyOrder
 from mosaic.ui.tui.keys import EVERYWHERE, OF_TABS, bindings, shown
 from mosaic.ui.tui.notices import Kind, StatusLine
 from mosaic.ui.tui.tabs.base import AppTab, TabEntry
@@ -60,8 +61,6 @@ class MosaicTui(App[None]):
         *(Binding(tab.DIGIT, f"tab('{tab.NAME}')", tab.NAME.title(), show=False) for tab in TABS),
         Binding("left", "step_tab(-1)", show=False),
         Binding("right", "step_tab(1)", show=False),
-        Binding("escape", "back", show=False),
-        Binding("ctrl+z", "suspend_process", show=False),
     ]
 
     def __init__(
@@ -73,6 +72,7 @@ class MosaicTui(App[None]):
         self._active = first_tab
         self._trail: list[str] = []  # tabs to go back to
         self._commands = RunCommands(self)
+        self._keys = KeyOrder(self, self._forward_key)
 
     def compose(self) -> ComposeResult:
         yield TabBar(id="bar")
@@ -96,6 +96,22 @@ class MosaicTui(App[None]):
         elif small:
             self.push_screen(TooSmall())
 
+    # Keys
+
+    async def on_event(self, event: Event) -> None:
+        if not isinstance(event, Key) or event.is_forwarded:
+            await super().on_event(event)
+        elif self._keys.admit(event):
+            await self._forward_key(event)
+
+    async def _forward_key(self, key: Key) -> None:
+        target = self.focused or self.screen
+        await super().on_event(key)
+        self._keys.follow(target)
+
+    def on_key_passed(self) -> None:
+        self._keys.passed()
+
     @property
     def tab(self) -> AppTab:
         return self.query_one(f"#{self._active}", AppTab)
@@ -105,16 +121,28 @@ class MosaicTui(App[None]):
     def say(self, text: str, kind: Kind = "info") -> None:
         self.screen_stack[0].query_one(StatusLine).say(text, kind)
 
-    def aside(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+    def aside(
+        self, work: Callable[[], T], done: Callable[[T], None], failed: Callable[[], None] = lambda: None
+    ) -> None:
         def carry_out() -> None:
             try:
                 result = work()
             except (MosaicError, OSError) as error:
                 self.call_from_thread(self.say, str(error) or type(error).__name__, "error")
+                self.call_from_thread(failed)
             else:
                 self.call_from_thread(done, result)
 
         self.run_worker(carry_out, thread=True, exit_on_error=True)
+
+    def prepare(self, work: Callable[[], T], open_dialog: Callable[[T], None]) -> None:
+        held = self._keys.hold()
+
+        def show(result: T) -> None:
+            if self._keys.release(held):
+                open_dialog(result)
+
+        self.aside(work, show, lambda: self._keys.drop(held))
 
     def show_runs(self, refs: Sequence[str]) -> None:
         self.call_later(self._show_runs, refs)
@@ -203,6 +231,10 @@ class MosaicTui(App[None]):
     def action_resume(self) -> None:
         self._commands.resume(self.tab)
 
+    def action_rename(self) -> None:
+        if not self.tab.rename():
+            self._commands.label(self.tab)
+
     def action_checkpoint(self) -> None:
         self._commands.checkpoint(self.tab)
 
@@ -215,11 +247,9 @@ class MosaicTui(App[None]):
         table = Table.grid(padding=(0, 2))
         digits = "  ".join(f"{tab.DIGIT} {tab.NAME}" for tab in TABS)
         table.add_row("digits, ← →", f"change tabs: {digits}")
-        table.add_row("esc", "go back")
         for key in (*EVERYWHERE, *OF_TABS.get(self._active, ())):
             table.add_row(shown(key.key), key.help)
         table.add_row("ctrl+p", "Find any of these actions by name")
-        table.add_row("ctrl+z", "Suspend; fg in the shell comes back")
         self.push_screen(TextScreen("Keys", table))
 
     async def action_quit(self) -> None:

@@ -1,8 +1,8 @@
-"""Commands to runs: stop, pause, resume, save; each in a thread, with a message for its result."""
+"""Commands to runs: stop, pause, resume, save, label; each in a thread, with a message for its result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from textual.app import App
@@ -12,9 +12,12 @@ from mosaic.ui.tui.tabs.base import AppTab
 from mosaic.ui.tui.widgets.dialogs import Prompt
 
 if TYPE_CHECKING:
+    from mosaic.store.labels import LabelChange
+    from mosaic.store.views import RunDetails
     from mosaic.ui.cli.backend import BackendRun
 
 _SETTING = "Setting"
+_NAME, _TAGS, _NOTE = "Name", "Tags, with blanks between", "Note"
 _ENDED = ("finished", "stopped", "failed")
 _STOPPED = {"queued": "is taken from the queue", "lost": "has no processes any more"}
 
@@ -71,7 +74,25 @@ class RunCommands:
             else:
                 self._carry_out(tab, lambda run: run.resume(), "{run} is resumed.", "Resuming {run} …")
 
-        tab.shell.aside(lambda: str(tab.backend.runs.run(ref).show().state), decide)
+        tab.shell.prepare(lambda: str(tab.backend.runs.run(ref).show().state), decide)
+
+    def label(self, tab: AppTab) -> None:
+        """Ask for another name, tags and note of a run."""
+        ref = self._ref(tab)
+        if ref is None:
+            return
+
+        def ask(details: RunDetails) -> None:
+            first = {_NAME: details.name, _TAGS: " ".join(details.tags), _NOTE: details.note}
+
+            def change(said: dict[str, str] | None) -> None:
+                if said is not None:
+                    new = {key: text for key, text in said.items() if text != first[key]}
+                    self._carry_out(tab, lambda run: run.label(_change_of(new)), "The labels of {run} are changed.", "")
+
+            self._app.push_screen(Prompt(f"Labels of {details.run_id}", first), change)
+
+        tab.shell.prepare(lambda: tab.backend.runs.run(ref).show(), ask)
 
     def _ref(self, tab: AppTab) -> str | None:
         ref = tab.run_ref()
@@ -92,3 +113,11 @@ class RunCommands:
             tab.refresh_now()
 
         tab.shell.aside(lambda: work(tab.backend.runs.run(ref)), finish)
+
+
+def _change_of(said: Mapping[str, str]) -> LabelChange:
+    """Check labels as they were typed."""
+    from mosaic.store.labels import make_change
+
+    values = {_NAME: "name", _TAGS: "tags", _NOTE: "note"}
+    return make_change(**{values[key]: text.split() if key == _TAGS else text for key, text in said.items()})

@@ -80,7 +80,7 @@ class StatusLine(Static):
         if self._shown is not None:
             left = self._shown.line
         elif self.lost:
-            left = Notice(0, "error", f"{' '.join(self.lost.split())} Trying again …").line
+            left = Notice(0, "error", f"{' '.join(self.lost.split())} · trying again …").line
         else:
             left = ""
         self.update(left or f"[dim]{self._live} running · {escape(self._place)}[/]")

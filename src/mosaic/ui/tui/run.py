@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import sys
-import termios
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 from mosaic.core.errors import InputError
 from mosaic.ui.tui.app import MosaicTui
 from mosaic.ui.tui.backend.protocol import AppBackend
+
+STDIN = 0  # descriptor of the terminal; while the app runs, sys.stdout is Textual's and has none
 
 
 def run_tui(server: str | None) -> int:
@@ -55,20 +57,18 @@ async def _run(app: MosaicTui) -> None:
     def leave(number: int) -> None:
         app.exit(return_code=128 + number)
 
-    def hang_up(number: int, frame: FrameType | None) -> None:
-        if is_gone(sys.stdout.fileno()):
-            os._exit(128 + number)  # the app waits for a terminal that takes its output; runs continue without it
-        loop.call_soon_threadsafe(leave, number)
-
-    loop.add_signal_handler(signal.SIGTERM, leave, int(signal.SIGTERM))
-    signal.signal(signal.SIGHUP, hang_up)  # not through the loop, which may be the one that waits
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, leave, int(number))
+    threading.Thread(target=_end_with_terminal, name="terminal", daemon=True).start()
     await app.run_async()
 
 
-def is_gone(terminal: int) -> bool:
-    """Return whether the other side of a terminal has closed it."""
-    try:
-        termios.tcgetattr(terminal)
-    except termios.error:
-        return True
-    return False
+def _end_with_terminal() -> None:
+    """Wait until the other side of the terminal has closed it, and end the process; runs continue without it.
+
+    The app itself may then wait forever for a terminal that takes its output, whether a signal arrived before or not.
+    """
+    waiting = select.poll()
+    waiting.register(STDIN, 0)  # a hang-up is always reported
+    waiting.poll()
+    os._exit(128 + signal.SIGHUP)

@@ -133,9 +133,12 @@ PAGES = {  # address → the module whose `page(frame, …)` draws it
     "/train": "pages.train.page",
     "/runs": "pages.runs",
     "/runs/{run_id}": "pages.run.page",
+    "/tune": "pages.tune",
     "/play": "pages.play",
     "/replay": "pages.replay",
+    "/demos": "pages.demos",
     "/evaluate": "pages.evaluate.page",
+    "/ladder": "pages.ladder",
     "/export": "pages.export.page",
 }
 _RECONNECT_S = 15.0  # a tab that is away for longer is reloaded, and what was typed into a form is lost
@@ -192,7 +195,7 @@ def add_pages(app: FastAPI) -> None:
         root=root,
         title="Mosaic",
         favicon=_ICON,
-        dark=True,
+        dark=None,  # as the operating system prefers, until a viewer chooses
         language="en-US",
         tailwind=False,
         binding_refresh_interval=None,

@@ -71,7 +71,7 @@ def workers(json: JsonOption = False) -> None:
         print_json([{"id": info.name, **info.model_dump(mode="json")} for info in infos])
         return
     train = ("pause", "resume", "checkpoints", "seeds", "self_play", "population", "gpu")
-    abilities = (*train, "agent_mapping", "policy_options", "evaluates", "curriculum", "init")
+    abilities = (*train, "agent_mapping", "policy_options", "evaluates", "curriculum", "external_envs", "init")
     rows = [
         [
             info.name,

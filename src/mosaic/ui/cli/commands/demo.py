@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,8 +14,9 @@ if TYPE_CHECKING:
     from mosaic.runs.run import Run
     from mosaic.server.serve import Listening
 
-ENV = "classic/tictactoe_v3"
+ENV, PLAIN_ENV = "classic/tictactoe_v3", "mosaic/tictactoe"  # the same game; the second needs no extra
 STEPS, GAMES = 1_000_000, 500
+_TRAINING = "training by self-play"
 LEARN: JsonObject = {"epsilon": 1.0, "epsilon_schedule": "constant", "learning_rate": 1.0, "discount_factor": 1.0}
 
 
@@ -27,20 +30,21 @@ def demo(
     """
     from mosaic.ui.cli.output import note, out
 
-    run = _train()
+    env = ENV if find_spec("pygame") else PLAIN_ENV
+    run = _train(env)
     _prove(run)
     _measure(run)
     out.print("Any policy can take any agent's place in any environment, for example:")
     out.print("  mosaic evaluate mpe/simple_spread_v3 --agent '*=random'")
     out.print("  mosaic play classic/chess_v6 --agent player_0=stockfish:skill=5 --agent player_1=random\n")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        note(f"Play against it yourself: mosaic play {ENV} --agent player_1=human --agent player_2=run:{run.id}")
+        note(f"Play against it yourself: mosaic play {env} --agent player_1=human --agent player_2=run:{run.id}")
         note(f"Or in the browser: mosaic serve, then the page /play?run={run.id}")
-    elif terminal or not _play_in_the_browser(run.id):
-        _play_on_the_terminal(run.id)
+    elif terminal or not _play_in_the_browser(run.id, env):
+        _play_on_the_terminal(run.id, env)
 
 
-def _play_in_the_browser(run_id: str) -> bool:
+def _play_in_the_browser(run_id: str, env: str) -> bool:
     """Serve the board until Ctrl-C; return False where no server can start."""
     from mosaic.core.errors import InputError
     from mosaic.server.client.address import DEFAULT_PORT
@@ -49,7 +53,7 @@ def _play_in_the_browser(run_id: str) -> bool:
     why = ""
     for port in (DEFAULT_PORT, 0):  # the default port may be taken by another server
         try:
-            _serve_board(run_id, port)
+            _serve_board(run_id, env, port)
         except ModuleNotFoundError as error:
             why = f"The web app needs '{error.name}': pip install 'mosaic-rl[web]'."
         except InputError as error:
@@ -60,27 +64,30 @@ def _play_in_the_browser(run_id: str) -> bool:
     return False
 
 
-def _serve_board(run_id: str, port: int) -> None:
+def _serve_board(run_id: str, env: str, port: int) -> None:
     from mosaic.server.serve import Frontend, ListenAddress, serve
     from mosaic.ui.health import examine
     from mosaic.ui.web.app import add_pages
 
-    def greet(listening: Listening) -> None:
-        _show_board(listening, run_id)
+    with ExitStack() as end:
 
-    serve(ListenAddress(port=port), frontend=Frontend(examine, add_pages, greet, _quiet))
+        def greet(listening: Listening) -> None:
+            _show_board(listening, run_id, env, end)
+
+        serve(ListenAddress(port=port), frontend=Frontend(examine, add_pages, greet, _quiet))
 
 
-def _show_board(listening: Listening, run_id: str) -> None:
+def _show_board(listening: Listening, run_id: str, env: str, end: ExitStack) -> None:
     from mosaic.config.sections import EnvironmentConfig
     from mosaic.server.play.messages import MatchRequest
     from mosaic.ui.cli.output import out
     from mosaic.ui.window import open_browser
 
     agents = {"player_1": "human", "player_2": f"run:{run_id}"}
-    asked = MatchRequest(environment=EnvironmentConfig.model_validate({"env_id": ENV}), agents=agents)
-    address = listening.link("/play", match=listening.app.state.matches.open(asked).id)
-    where = "The board is open in your browser" if open_browser(address) else "Open this in your browser"
+    asked = MatchRequest(environment=EnvironmentConfig.model_validate({"env_id": env}), agents=agents)
+    match = listening.app.state.matches.open(asked)
+    address = f"{listening.link('/play', match=match.id)}#key={match.state.access.owner_key}"
+    where = "The board is open in your browser" if open_browser(address, end) else "Open this in your browser"
     out.print(f"Now you: X against what it learned. {where}; Ctrl-C here ends it.", soft_wrap=True)
     out.print(address, soft_wrap=True)
 
@@ -89,28 +96,30 @@ def _quiet(text: str) -> None:
     """Drop the server's messages: only the board's address is printed here."""
 
 
-def _play_on_the_terminal(run_id: str) -> None:
+def _play_on_the_terminal(run_id: str, env: str) -> None:
     from mosaic.ui.cli.commands.play import play
     from mosaic.ui.cli.output import out
 
     out.print("Now you: X against what it learned. Free cells show the number to type. Ctrl-C leaves.\n")
-    play(ENV, ["player_1=human", f"player_2=run:{run_id}"], settings=[], record=False, out_file=None)
+    play(env, ["player_1=human", f"player_2=run:{run_id}"], settings=[], record=False, out_file=None)
 
 
-def _train() -> Run:
+def _train(env: str) -> Run:
     from mosaic.core.errors import MosaicError
     from mosaic.runs.train import times
     from mosaic.runs.trainer import Trainer
     from mosaic.ui.cli.output import err, out
 
     config: JsonObject = {
-        "environment": {"env_id": ENV},
+        "environment": {"env_id": env},
         "policy_configuration": "self_play",
         "training": {"worker": "tabular", "algorithm": "q_learning", "total_timesteps": STEPS, "params": LEARN},
         "tags": ["demo"],
     }
-    with err.status("training by self-play"):
+    with err.status(_TRAINING) as status:
         run = Trainer().submit(config)
+        for event in run.events(follow=True):
+            status.update(event["message"] if event["kind"] == "compiling" else _TRAINING)
         run.wait()
     if run.state != "finished":
         raise MosaicError(f"The demo's run {run.id} {run.state}: {run.reason}. Its log: mosaic runs log {run.id}")
@@ -126,7 +135,6 @@ def _train() -> Run:
 def _prove(run: Run) -> None:
     from safetensors.numpy import load_file
 
-    from mosaic.config.sections import EnvironmentConfig
     from mosaic.core.errors import MosaicError
     from mosaic.envs.compiled.mdp.mdp import GameTables
     from mosaic.envs.compiled.registry import find_twin
@@ -134,7 +142,7 @@ def _prove(run: Run) -> None:
     from mosaic.learners.tabular.training.twin import FILE
     from mosaic.ui.cli.output import out
 
-    game = find_twin(EnvironmentConfig.model_validate({"env_id": ENV}))
+    game = find_twin(run.config.environment)
     assert isinstance(game, GameTables)
     proof = prove(game, load_file(run.checkpoints()[-1].path / FILE)["values"])
     if not proof.unbeatable:
@@ -155,7 +163,7 @@ def _measure(run: Run) -> None:
         for other, place in meetings:
             agents = ["player_1", "player_2"]
             mapping = {agents[place]: f"run:{run.id}", agents[1 - place]: other}
-            result = evaluate(ENV, mapping, episodes=GAMES, seed=7, on_episode=tick)
+            result = evaluate(run.config.environment.id, mapping, episodes=GAMES, seed=7, on_episode=tick)
             row = result.agents[agents[place]]
             order = ("first", "second")[place]
             rows.append([other, order, row.wins, row.draws, row.losses, result.distinct_games])

@@ -10,6 +10,7 @@ import typer
 
 from mosaic.ui.cli.options import (
     AgentOption,
+    DemoOption,
     EarlierWorkersOption,
     EnvArgument,
     EnvRunnersOption,
@@ -25,9 +26,13 @@ from mosaic.ui.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mosaic.config.sections import EnvironmentConfig
     from mosaic.evaluation.evaluate import Evaluation, ReturnSummary
+    from mosaic.evaluation.reports import ReportedNumber
     from mosaic.evaluation.standings import Tournament
+    from mosaic.evaluation.statistics import Estimate
 
 
 def evaluate(
@@ -44,6 +49,7 @@ def evaluate(
     record: Annotated[
         Path | None, typer.Option("--record", help="Folder to record every episode in, for mosaic replay.")
     ] = None,
+    demo: DemoOption = None,
     video: VideoOption = None,
     video_episodes: Annotated[
         int, typer.Option("--video-episodes", min=1, help="Number of episodes in the video, counted from the first.")
@@ -65,6 +71,7 @@ def evaluate(
     from mosaic.evaluation.evaluate import evaluate as run
     from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
     from mosaic.policies.mapping import parse_mapping
+    from mosaic.store.demos.recording import record_demo
     from mosaic.ui.cli.options import environment, give_trust
     from mosaic.ui.cli.output import note, print_json, progress
     from mosaic.ui.cli.recording import by_pattern, camera_for, how_to_watch, watchable
@@ -88,11 +95,14 @@ def evaluate(
             time_limit_s=time_limit or DEFAULT_TIME_LIMIT_S,
             on_episode=tick,
             record_dir=record,
+            recorder=None if demo is None else record_demo(demo),
             camera=camera,
             screen=screen,
         )
     for text in result.notes:
         note(text)
+    if demo is not None:
+        note(f"The episodes are in the demonstration {demo}: mosaic demos show {demo}")
     if json:
         print_json(result.to_json())
     else:
@@ -139,6 +149,7 @@ def _show_evaluation(result: Evaluation) -> None:
         f"length {result.length.mean:.1f}, {result.duration_mean_s:.3g} s; {result.distinct_games} distinct games; "
         + ("reproducible" if result.reproducible else "not reproducible: an env or a policy cannot repeat itself")
     )
+    _show_reports({policy: row.reports for policy, row in result.policies.items()})
     if result.cut:
         note(f"{result.cut} episodes were cut at their step limit (--max-steps).")
 
@@ -148,6 +159,31 @@ def _cells(name: str, row: ReturnSummary, competitive: bool) -> list[object]:
 
     cells: list[object] = [name, row.policy, interval(row.returns.mean, row.returns.ci95)]
     return cells + ([row.wins, row.draws, row.losses] if competitive else [])
+
+
+def _show_reports(policies: Mapping[str, Mapping[str, ReportedNumber]]) -> None:
+    """Print what policies reported about their decisions, such as tokens and seconds of language models."""
+    from mosaic.ui.cli.output import print_table
+
+    columns = ["reported", "mean (95 %)", "per episode", "total"]
+    for policy, numbers in policies.items():
+        if numbers:
+            rows = [_report_cells(name, number) for name, number in numbers.items()]
+            print_table(f"Reported by {policy}", columns, rows, columns[1:])
+
+
+def _report_cells(name: str, number: ReportedNumber) -> list[object]:
+    (times, total, share), mean = number.tally, number.mean
+    per_episode = f"{number.per_episode.mean or 0.0:.3g}"
+    if share:
+        return [name, f"{_rounded(mean, 100)} %", per_episode, f"{total:g} of {times:,}"]
+    return [name, _rounded(mean), per_episode, f"{total:.6g}"]
+
+
+def _rounded(estimate: Estimate, scale: float = 1) -> str:
+    """Return an estimate with the digits that matter, whatever its size: costs are small, tokens many."""
+    mean, low, high = (None if value is None else f"{scale * value:.3g}" for value in estimate)
+    return "–" if mean is None else mean if low is None or high is None else f"{mean} [{low}, {high}]"
 
 
 def tournament(
@@ -229,3 +265,4 @@ def _show_tournament(result: Tournament) -> None:
         pairs.append([first, second, tally.wins, tally.draws, tally.losses, shown])
     columns = ["first agent", "second agent", "won", "drawn", "lost", "score of the first (95 %)"]
     print_table("Pairs", columns, pairs, columns[2:])
+    _show_reports({policy: result.reports(policy) for policy in result.policies})

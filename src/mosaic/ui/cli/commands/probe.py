@@ -13,7 +13,9 @@ def probe(
     worker: Annotated[
         str, typer.Option("--worker", help="Worker whose learner is tested; only native is supported.")
     ] = "native",
-    algo: Annotated[str, typer.Option("--algo", help="Algorithm: ppo, a2c or dqn.")] = "ppo",
+    algo: Annotated[
+        str, typer.Option("--algo", help="Algorithm: ppo, a2c, dqn, sac or td3; others are refused.")
+    ] = "ppo",
     engine: Annotated[
         Literal["auto", "fused", "torch"], typer.Option("--engine", help="Engine of ppo and a2c; torch takes longer.")
     ] = "auto",
@@ -25,7 +27,7 @@ def probe(
     Trains on tiny envs with known results; each wrong result says what is broken. Exits with 1 if any is wrong.
     """
     from mosaic.core.errors import InputError
-    from mosaic.learners.probes import PROBES, failed, run_probes
+    from mosaic.learners.probes import failed, probes_of, run_probes
     from mosaic.ui.cli.output import out, print_json, print_table, progress
 
     if worker != "native":
@@ -33,7 +35,7 @@ def probe(
             f"Probes look into the network of a learner, and know that of native alone, not of '{worker}'."
         )
     outcomes = []
-    with progress(f"Probing {algo}", len(PROBES), shown=not json) as tick:
+    with progress(f"Probing {algo}", len(probes_of(algo)), shown=not json) as tick:
         for outcome in run_probes(algo, engine=engine, seed=seed):
             outcomes.append(outcome)
             tick()

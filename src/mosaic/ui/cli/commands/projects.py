@@ -69,19 +69,7 @@ def create(
     json: JsonOption = False,
 ) -> None:
     """Write a mosaic.toml into a folder, and enter the project into the list."""
-    from mosaic.core.errors import InputError
-    from mosaic.store.projects.project import create_project
-
-    registry = _registry()
-    named = name or folder.expanduser().absolute().resolve().name
-    for row in registry.rows():
-        if row.name == named and row.state != "missing":
-            raise InputError(f"There is a project '{named}' already, in {row.folder}. Choose another: --name NAME")
-    document: dict[str, object] = {"version": 1, "name": named}
-    document |= {key: value for key, value in (("env", env), ("game", game)) if value is not None}
-    document["train"] = {"default": {"seed": 0}}
-    project = create_project(folder, document)
-    registry.register(project)
+    project = _registry().create(folder, name, env=env, game=game)
     _say(project, "is created", json, "Edit its presets there. Train it: mosaic train, in that folder")
 
 

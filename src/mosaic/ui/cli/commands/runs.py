@@ -1,48 +1,25 @@
-"""The `mosaic runs` commands, which list runs and act on them."""
+"""The `mosaic runs` commands, which list, compare, import and archive runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mosaic.ui.cli.options import (
-    CheckpointEveryOption,
-    EarlierWorkersOption,
-    JsonOption,
-    RunArgument,
-    ServerOption,
-    SetOption,
-    SettingsCommand,
-    TrustOption,
-    setting,
-)
+from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption
 
 if TYPE_CHECKING:
     from mosaic.store.views import CheckpointRow
-    from mosaic.ui.cli.backend import BackendRun
 
 app = typer.Typer(help="List runs and act on them.", invoke_without_command=True, rich_markup_mode=None)
-
-PatienceOption = Annotated[
-    float | None,
-    typer.Option(
-        "--patience",
-        min=0,
-        metavar="SECONDS",
-        help="Kill the run if it has not saved and stopped within this time.",
-        show_default="what its worker needs",
-    ),
-]
 
 
 @app.callback()
 def _default(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        list_(tag=None, project=None, server=None, json=False)
+        list_(tag=None, project=None, hidden=False, server=None, json=False)
 
 
 @app.command(name="list")
@@ -54,6 +31,7 @@ def list_(
         str | None,
         typer.Option("--project", metavar="PROJECT", help="List only runs of this project; . is this folder's."),
     ] = None,
+    hidden: Annotated[bool, typer.Option("--hidden", help="List hidden runs too.")] = False,
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -64,7 +42,7 @@ def list_(
 
     with open_backend(server) as runs:
         wanted = name_of_project(project) if project == "." else project
-        rows = [row for row in runs.runs(project=wanted) if tag is None or tag in (*row.tags, row.group)]
+        rows = [row for row in runs.runs(project=wanted, hidden=hidden) if tag is None or tag in (*row.tags, row.group)]
     named = any(row.name for row in rows)
     if json:
         print_json([row.model_dump(mode="json") for row in rows])
@@ -83,7 +61,7 @@ def list_(
         for row in rows
     ]
     columns = ["run", "state", "env", "steps", "reward", *(["worker"] if wide else []), *(["name"] if named else [])]
-    print_table(f"{len(cells)} runs", columns, cells, ["steps", "reward"], whole=5)
+    print_table("1 run" if len(cells) == 1 else f"{len(cells)} runs", columns, cells, ["steps", "reward"], whole=5)
     if not cells:
         note("Start one: mosaic train ENV --worker WORKER")
 
@@ -103,6 +81,8 @@ def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False
     last = details.last_metric or {}
     reward = last.get("episode_reward_mean")
     out.print(f"{details.run_id}: {details.state}" + (f", {details.reason}" if details.reason else ""))
+    labels = {"name": details.name, "tags": ", ".join(details.tags), "note": details.note}
+    out.print("\n".join(f"{label}: {text}" for label, text in labels.items() if text), markup=False)
     out.print(f"{details.env_steps or 0:,} env steps" + (f", reward {reward:.3f}" if reward is not None else ""))
     attempts = [[a.number, _moment(a.started), _moment(a.ended), a.exit, a.reason] for a in details.attempts]
     print_table("Attempts", ["", "started", "ended", "exit", "why it ended"], attempts)
@@ -124,14 +104,36 @@ def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False
 @app.command()
 def compare(
     run: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs, or the id or name of a seed group.")],
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="WHAT",
+            help="What the runs of one method share over envs: algorithm, name, or a setting.",
+            show_default="algorithm",
+        ),
+    ] = None,
+    normalize: Annotated[
+        list[str],
+        typer.Option(
+            "--normalize",
+            metavar="ENV=LOW:HIGH",
+            help="Scores of an env that count as 0 and as 1.",
+            show_default="lowest and highest of the runs",
+        ),
+    ] = [],  # noqa: B006 - Typer copies it
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the statistics over envs: .png or .csv.")
+    ] = None,
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare runs: results, settings that differ, and statistics over seeds per env.
+    """Compare runs: results, settings that differ, and statistics over seeds and envs.
 
     A seed group's id, or the --name it was trained with, means all of its runs. Runs that differ in nothing but
     their seed form one group; groups of one env are compared by the interquartile mean of their last rewards, its
     difference and the probability that a run of the first group scores higher, each with a 95 % bootstrap interval.
+    Over several envs, methods are compared as the package rliable does, with scores normalized per env.
     """
     from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.group_results import (
@@ -143,6 +145,7 @@ def compare(
         show_groups,
     )
     from mosaic.ui.cli.output import note, print_json, print_table
+    from mosaic.ui.study import show_study, study_of
 
     with open_backend(server) as runs:
         rows_here = runs.runs()
@@ -153,10 +156,12 @@ def compare(
         made = make_groups(chosen, shown, [group_of.get(each.id, "") for each in chosen])
         together = [group.document() for group in made]
         pairs = compare_groups(made)
+    compared = study_of(made, by, normalize, out)
     differing = differences([details.config for details in shown])
     results = [
         {
             "run_id": details.run_id,
+            "name": details.name,
             "state": str(details.state),
             "env_steps": details.env_steps,
             "episode_reward_mean": (details.last_metric or {}).get("episode_reward_mean"),
@@ -166,11 +171,21 @@ def compare(
     if json:
         curve = together[0]["curve"] if len(together) == 1 else None
         print_json(
-            {"runs": results, "differences": differing, "groups": together, "comparisons": pairs, "group": curve}
+            {
+                "runs": results,
+                "differences": differing,
+                "groups": together,
+                "comparisons": pairs,
+                "group": curve,
+                "across_envs": compared.study,
+            }
         )
         return
-    rows = [[row["run_id"], row["state"], *(_figure(row[name]) for name in list(row)[2:])] for row in results]
-    print_table("Results", list(results[0]), rows, list(results[0])[2:])
+    figures = ["env_steps", "episode_reward_mean"]
+    rows = [
+        [row["run_id"], row["name"] or "–", row["state"], *(_figure(row[name]) for name in figures)] for row in results
+    ]
+    print_table("Results", list(results[0]), rows, figures)
     labels = group_labels(together)
     if len(made) < len(shown):  # one column per group: its runs differ only in their seeds
         differing = differences([group.config for group in made])
@@ -181,95 +196,13 @@ def compare(
     rows = [[key, *("–" if value is None else value for value in values)] for key, values in differing.items()]
     print_table("Settings that differ", ["setting", *heads], rows)
     show_groups(together, pairs)
+    show_study(compared, len({group.env for group in made}))
     if any(details.config.get("policy_configuration") == "self_play" for details in shown):
         note("In self-play the reward does not measure strength. Let them play: mosaic tournament ENV run:A run:B")
 
 
 def _figure(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else "–"
-
-
-@app.command()
-def stop(
-    run: RunArgument, patience: PatienceOption = None, server: ServerOption = None, json: JsonOption = False
-) -> None:
-    """Stop a run and save it. Fails if the run had to be killed, in which case nothing new was saved."""
-    from mosaic.core.errors import MosaicError
-    from mosaic.store.state import ENDED
-    from mosaic.ui.cli.run_config import unsaved_work
-
-    def stop_and_check(chosen: BackendRun) -> None:
-        had_ended = chosen.show().state in ENDED
-        chosen.stop(patience)
-        if not had_ended and (text := unsaved_work(chosen.show())):
-            raise MosaicError(text)
-
-    _act(run, server, json, stop_and_check)
-
-
-@app.command()
-def pause(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
-    """Pause a run at the end of its iteration."""
-    _act(run, server, json, lambda it: it.pause())
-
-
-@app.command(cls=SettingsCommand)
-def resume(
-    run: RunArgument,
-    num_env_runners: Annotated[
-        int | None, typer.Option("--num-env-runners", min=1, help=setting("resources.num_env_runners"))
-    ] = None,
-    num_workers: EarlierWorkersOption = None,
-    ray_address: Annotated[
-        str | None, typer.Option("--ray-address", metavar="HOST:PORT", help=setting("resources.ray_address"))
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option("--steps", min=1, help="Stop after this many environment steps in all; extends a finished run."),
-    ] = None,
-    episodes: Annotated[
-        int | None,
-        typer.Option("--episodes", min=1, help="Stop after this many episodes in all; extends a finished run."),
-    ] = None,
-    checkpoint_every: CheckpointEveryOption = None,
-    settings: SetOption = [],  # noqa: B006 - Typer copies it
-    trust: TrustOption = False,
-    server: ServerOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Resume a paused or ended run from its last checkpoint. Settings can be changed only after it has ended."""
-    from mosaic.ui.cli.options import checkpoint_interval, give_trust, number_of_env_runners
-
-    give_trust(trust, server)
-    number = number_of_env_runners(num_env_runners, num_workers)
-    typed = {"num_env_runners": number, "ray_address": ray_address}
-    resources = {key: value for key, value in typed.items() if value is not None}
-    limits = {"training.total_timesteps": steps, "training.episodes": episodes}
-    changes = [*settings, *(f"{name}={limit}" for name, limit in limits.items() if limit is not None)]
-    every = {} if checkpoint_every is None else checkpoint_interval(checkpoint_every)
-    changes += [f"checkpoint.{name}={'null' if value is None else value}" for name, value in every.items()]
-    _act(run, server, json, lambda it: it.resume(resources=resources, settings=changes))
-
-
-@app.command()
-def checkpoint(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
-    """Save a checkpoint now."""
-    _act(run, server, json, lambda it: it.checkpoint())
-
-
-@app.command()
-def delete(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
-    """Delete a run that has ended, and all of its files."""
-    from mosaic.ui.cli.backend import open_backend
-    from mosaic.ui.cli.output import out, print_json
-
-    with open_backend(server) as runs:
-        chosen = runs.run(run)
-        chosen.delete()
-    if json:
-        print_json({"run_id": chosen.id, "deleted": True})
-    else:
-        out.print(f"{chosen.id} is deleted.")
 
 
 @app.command()
@@ -366,20 +299,6 @@ def import_(
         print_json({"run_id": folder.run_id})
     else:
         out.print(f"{folder.run_id} is imported. Code that it names, or packs into pickles, runs only with --trust.")
-
-
-def _act(run: str, server: str | None, json: bool, action: Callable[[BackendRun], object]) -> None:
-    from mosaic.ui.cli.backend import open_backend
-    from mosaic.ui.cli.output import out, print_json
-
-    with open_backend(server) as runs:
-        chosen = runs.run(run)
-        action(chosen)
-        details = chosen.show()
-    if json:
-        print_json({"run_id": details.run_id, "state": str(details.state), "env_steps": details.env_steps})
-    else:
-        out.print(f"{details.run_id} is {details.state} at {details.env_steps or 0:,} env steps.")
 
 
 def _why_best(checkpoint: CheckpointRow) -> str:

@@ -55,6 +55,15 @@ def train(
         str | None,
         typer.Option("--init", metavar="POLICY", help=setting("training.init")),
     ] = None,
+    demo: Annotated[
+        str | None,
+        typer.Option(
+            "--demo",
+            metavar="NAME",
+            help="Demonstration to learn from (mosaic demos list), or another dataset: minari:ID, a folder. "
+            "Without --algo it is cloned: --algo bc.",
+        ),
+    ] = None,
     checkpoint_every: CheckpointEveryOption = None,
     checkpoint_folder: Annotated[
         str | None,
@@ -74,7 +83,7 @@ def train(
     num_env_runners: Annotated[
         int | None,
         typer.Option(
-            "--num-env-runners", min=1, help=setting("resources.num_env_runners"), show_default="2, or as many as fit"
+            "--num-env-runners", min=0, help=setting("resources.num_env_runners"), show_default="2, or as many as fit"
         ),
     ] = None,
     num_workers: EarlierWorkersOption = None,
@@ -106,7 +115,7 @@ def train(
 ) -> None:
     """Train policies. Ctrl-C stops the run and saves it."""
     from mosaic.ui.cli.backend import open_backend
-    from mosaic.ui.cli.options import give_trust, number_of_env_runners
+    from mosaic.ui.cli.options import dataset_reference, give_trust, number_of_env_runners
     from mosaic.ui.cli.run_config import read_agents, resolved
     from mosaic.ui.cli.setting_layers import ProjectOptions, read_layers, remember_project
 
@@ -128,6 +137,7 @@ def train(
         },
         "checkpoint": {"folder": checkpoint_folder},
         "checkpoint_every": checkpoint_every,
+        "params": {"dataset": dataset_reference(demo)},
         "top": {
             "policy_configuration": policies,
             "agents": read_agents(agent),
@@ -137,7 +147,7 @@ def train(
         },
     }
     layers = read_layers(asked, config, settings, ProjectOptions(project, preset, no_project))
-    configured = resolved(layers, quiet=json)
+    configured = resolved(layers, quiet=json, here=server is None)
     if dry_run:
         if server is None:  # a server knows its own runs
             from mosaic.runs.trainer import Trainer

@@ -86,7 +86,7 @@ def tune(
     num_env_runners: Annotated[
         int | None,
         typer.Option(
-            "--num-env-runners", min=1, help="Env runners of each trial.", show_default="2, or as many as fit"
+            "--num-env-runners", min=0, help="Env runners of each trial.", show_default="2, or as many as fit"
         ),
     ] = None,
     num_workers: EarlierWorkersOption = None,
@@ -176,6 +176,7 @@ def _created(layers: SettingLayers, section: object, given: dict[str, Any], json
     """Create the search folder, after everything is checked."""
     import os
 
+    from mosaic.core.machine import available_cores
     from mosaic.runs.tuning.folder import create_search
     from mosaic.runs.tuning.plan import make_plan
     from mosaic.runtimes.ray.session import check_installed
@@ -184,7 +185,7 @@ def _created(layers: SettingLayers, section: object, given: dict[str, Any], json
     from mosaic.ui.cli.setting_layers import remember_project
 
     config = resolved(layers, quiet=json).asked
-    plan = make_plan(config, _settings(section, given), len(os.sched_getaffinity(0)), os.getcwd())
+    plan = make_plan(config, _settings(section, given), available_cores(), os.getcwd())
     check_installed()
     if layers.project is not None:
         remember_project(layers.project)

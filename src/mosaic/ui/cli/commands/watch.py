@@ -91,6 +91,9 @@ def _session_instead(there: Backend, asked: str, error: UnknownNameError) -> Bac
     ) from error
 
 
+_SEVERAL = ("rllib",)  # workers with a source of pictures for each env runner
+
+
 def _source(watched: BackendRun, asked: str) -> str:
     """Return the source that was asked for; a run that has just begun may have none yet."""
     from mosaic.core.errors import InputError
@@ -98,7 +101,8 @@ def _source(watched: BackendRun, asked: str) -> str:
 
     details = watched.show()
     source = parse_source(asked, details.sources)
-    if not details.sources and details.env_steps and source != EVALUATION:
+    several = details.config["training"]["worker"] in _SEVERAL  # they may not be there yet, or restart
+    if not details.sources and details.env_steps and source != EVALUATION and not several:
         raise InputError(
             f"The run {watched.id} has one source of pictures, or none, not '{asked}'. Leave --source out, or type "
             "--source evaluation to see only its evaluations."
@@ -143,8 +147,9 @@ def _save(watched: BackendRun, path: Path, request: FrameRequest, source: str | 
     if source == EVALUATION:
         note(f"{waiting_for_evaluation(details)}, at most until the run ends. Ctrl-C leaves; the run continues.")
         patience_s = inf
+    hint = {"hint": "env runners draw only while they collect experience"} if details.sources else {}
     with closing(watched.pictures(request, source)) as pictures:
-        frame = take(pictures, watched.id, patience_s=patience_s, ended=ended)
+        frame = take(pictures, watched.id, patience_s=patience_s, ended=ended, **hint)
         save(path, frame, watched.id)
         note(f"{path}: env {frame.env}, episode {frame.episode:,}, step {frame.step:,} ({pictures.state})")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, cast
 from mosaic.core.ids import Json, JsonObject
 from mosaic.ui.tui.backend.protocol import (
     CatalogSource,
+    DemoSource,
+    EvaluationSource,
     ExportSource,
     FileSource,
     MachineSource,
@@ -17,6 +19,7 @@ from mosaic.ui.tui.backend.protocol import (
     MetricSource,
     PresetSource,
     ProjectSource,
+    ReplaySource,
     RunSource,
     StartedRuns,
 )
@@ -61,6 +64,24 @@ class LocalBackend:
         return LocalMatches(self._home.store.home)
 
     @cached_property
+    def evaluations(self) -> EvaluationSource:
+        from mosaic.ui.tui.backend.evaluations import LocalEvaluations
+
+        return LocalEvaluations(self._home.store.home)
+
+    @cached_property
+    def replays(self) -> ReplaySource:
+        from mosaic.ui.tui.backend.replays import LocalReplays
+
+        return LocalReplays(self._home.store.home)
+
+    @cached_property
+    def demos(self) -> DemoSource:
+        from mosaic.store.demos.kept import KeptDemos
+
+        return KeptDemos(self._home.store.home)
+
+    @cached_property
     def files(self) -> FileSource:
         from mosaic.ui.tui.backend.files import LocalFiles
 
@@ -84,15 +105,18 @@ class _Home:
 class _LocalRuns:
     def __init__(self, home: _Home, say: Callable[[str], None]) -> None:
         self._home, self._say = home, say
+        self._said: set[str] = set()
 
-    def rows(self) -> list[RunRow]:
+    def rows(self, *, hidden: bool = False) -> list[RunRow]:
+        """Return the runs; what is wrong with others is said once, and again only when it has changed."""
         from mosaic.store.views import row_of
 
         index = self._home.store.index
-        rows = [row_of(summary) for summary in index.list()]
+        rows = [row_of(summary) for summary in index.list() if hidden or not summary.hidden]
         notes, index.notes = index.notes, []
-        for text in notes:
+        for text in sorted({*notes} - self._said):
             self._say(text)
+        self._said = {*notes}
         return rows
 
     def run(self, ref: str) -> BackendRun:
@@ -114,6 +138,18 @@ class _LocalRuns:
 
     def start_queued(self, ref: str) -> None:
         self._home.trainer.run(ref).start()
+
+    def queue(self) -> dict[str, str]:
+        """Return the queued runs in the order in which a server of this machine would start them."""
+        from mosaic.server.queue.policy import Demand, in_order
+        from mosaic.store.state import LIVE, State
+
+        def demands(states: Collection[State]) -> list[Demand]:
+            runs = self._home.store.index.list(states=states)
+            return [Demand(run.run_id, queued_at=run.queued_at, owner=run.group) for run in runs]
+
+        queued = in_order(demands({State.QUEUED}), demands(LIVE))
+        return dict.fromkeys((demand.run_id for demand in queued), "r starts it now; so does a server: mosaic serve")
 
     def check(self, document: Mapping[str, Json]) -> Checked:
         from mosaic.ui.web.data.draft import check
@@ -164,15 +200,16 @@ class _LocalProjects:
         return self._home.store.projects.details(name)
 
     def create(self, folder: str, name: str, env: str) -> str:
-        from mosaic.store.projects.project import PROJECT_FILE, create_project, read_project
+        from mosaic.core.errors import InputError
+        from mosaic.store.projects.project import PROJECT_FILE, read_project
 
-        path = Path(folder).expanduser().absolute()
-        if (path / PROJECT_FILE).exists():
-            project = read_project(path)
-        else:
-            document: dict[str, object] = {"name": name or path.name}
-            project = create_project(path, document | ({"env": env} if env else {}))
-        self._home.store.projects.register(project)
+        if not folder:
+            raise InputError("A project needs a folder.")
+        path, projects = Path(folder).expanduser().absolute(), self._home.store.projects
+        if not (path / PROJECT_FILE).exists():
+            return projects.create(path, name or None, env=env or None).name
+        project = read_project(path)
+        projects.register(project)
         return project.name
 
     def rename(self, name: str, new_name: str) -> None:

@@ -46,7 +46,7 @@ class RemoteMatches:
         self._client = client
 
     def open(self, request: Mapping[str, Json]) -> MatchLink:
-        return ServerMatch(self._client, open_on_server(self._client, request))
+        return open_on_server(self._client, request)
 
     def sessions(self) -> list[LiveRow]:
         return [row for row in self._client.sessions() if row.kind != "run"]

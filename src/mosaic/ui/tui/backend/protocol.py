@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from mosaic.config.export import ExportRequest
     from mosaic.runs.exporting.record import ExportRow
     from mosaic.server.client.matches import MatchLink
+    from mosaic.server.client.replays import ReplayLink
+    from mosaic.server.evaluations.job import ExaminationRow
+    from mosaic.server.evaluations.request import Kind
     from mosaic.server.machine_load import MachineLoad
+    from mosaic.server.play.replay_views import EpisodeRow, ReplayAsked
     from mosaic.server.schemas import EnvRow, FindingRow, WorkerRow
+    from mosaic.store.demos.summary import DemoDetails, DemoRow
     from mosaic.store.folders import FilePurpose, FolderRow
     from mosaic.store.projects.registry import ProjectDetails, ProjectRow
     from mosaic.store.views import LiveRow, LogPart, RunRow
@@ -35,8 +40,8 @@ class StartedRuns:
 
 
 class RunSource(Protocol):
-    def rows(self) -> list[RunRow]:
-        """Return all runs, newest first."""
+    def rows(self, *, hidden: bool = False) -> list[RunRow]:
+        """Return the runs, newest first; with `hidden`, also those that are hidden from lists."""
         ...
 
     def run(self, ref: str) -> BackendRun: ...
@@ -47,6 +52,10 @@ class RunSource(Protocol):
 
     def start_queued(self, ref: str) -> None:
         """Start a run that waits in the queue."""
+        ...
+
+    def queue(self) -> dict[str, str]:
+        """Return the queued runs in the order in which they will start, and why each waits."""
         ...
 
     def check(self, document: Mapping[str, Json]) -> Checked:
@@ -74,7 +83,7 @@ class ProjectSource(Protocol):
     def details(self, name: str) -> ProjectDetails: ...
 
     def create(self, folder: str, name: str, env: str) -> str:
-        """Create a project, or open the one that the folder has; return its name."""
+        """Create a project, or open the one that the folder has; return its name. A server chooses the folder."""
         ...
 
     def rename(self, name: str, new_name: str) -> None: ...
@@ -146,6 +155,46 @@ class MatchSource(Protocol):
     def pictures(self, session_id: str, rate_hz: float) -> Pictures: ...
 
 
+class EvaluationSource(Protocol):
+    """Evaluations and tournaments: policies alone, without pictures."""
+
+    def begin(self, kind: Kind, request: Mapping[str, Json]) -> ExaminationRow: ...
+
+    def row(self, kind: Kind, examination_id: str) -> ExaminationRow: ...
+
+    def rows(self) -> list[ExaminationRow]:
+        """Return all, newest first, without their results."""
+        ...
+
+    def stop(self, kind: Kind, examination_id: str) -> ExaminationRow: ...
+
+
+class ReplaySource(Protocol):
+    """Recorded episodes, and replays of these and of demonstrations."""
+
+    def episodes(self) -> list[EpisodeRow]:
+        """Return the recorded matches, newest first."""
+        ...
+
+    def open(self, asked: ReplayAsked) -> ReplayLink: ...
+
+
+class DemoSource(Protocol):
+    """Demonstrations; `KeptDemos` and `RemoteDemos` have these verbs."""
+
+    def rows(self) -> tuple[list[DemoRow], list[str]]: ...
+
+    def details(self, name: str) -> DemoDetails: ...
+
+    def drop(self, name: str, episodes: Collection[int] = (), last: int | None = None) -> DemoDetails: ...
+
+    def trim(self, name: str, episode: int | None, first: int, last: int | None) -> DemoDetails: ...
+
+    def filter(self, name: str, agent: str | None, least: float | None, most: float | None) -> DemoDetails: ...
+
+    def delete(self, name: str) -> None: ...
+
+
 class FileSource(Protocol):
     """Files to choose from: of this machine, or of the folders that a server shows."""
 
@@ -171,6 +220,15 @@ class AppBackend(Protocol):
 
     @property
     def matches(self) -> MatchSource: ...
+
+    @property
+    def evaluations(self) -> EvaluationSource: ...
+
+    @property
+    def replays(self) -> ReplaySource: ...
+
+    @property
+    def demos(self) -> DemoSource: ...
 
     @property
     def files(self) -> FileSource: ...

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
@@ -11,14 +13,19 @@ from mosaic.config.loading import parse_run_config
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError, UnknownNameError
 from mosaic.core.ids import Json, JsonObject
 from mosaic.server.client.client import Client, RemoteRun
+from mosaic.server.client.demos import RemoteDemos
 from mosaic.server.client.exports import RemoteExports
 from mosaic.server.schemas import CheckedRun
+from mosaic.store.projects.registry import ProjectDetails, ProjectRow
 from mosaic.ui.series import ManySeries, SeriesQuery
+from mosaic.ui.tui.backend.evaluations import RemoteEvaluations
 from mosaic.ui.tui.backend.files import RemoteFiles
 from mosaic.ui.tui.backend.local import LocalCatalog
 from mosaic.ui.tui.backend.matches import RemoteMatches
 from mosaic.ui.tui.backend.protocol import (
     CatalogSource,
+    DemoSource,
+    EvaluationSource,
     ExportSource,
     FileSource,
     MachineSource,
@@ -26,21 +33,21 @@ from mosaic.ui.tui.backend.protocol import (
     MetricSource,
     PresetSource,
     ProjectSource,
+    ReplaySource,
     RunSource,
     StartedRuns,
 )
+from mosaic.ui.tui.backend.replays import RemoteReplays
 
 if TYPE_CHECKING:
     from mosaic.server.machine_load import MachineLoad
     from mosaic.server.schemas import EnvRow, FindingRow, WorkerRow
-    from mosaic.store.projects.registry import ProjectDetails, ProjectRow
     from mosaic.store.views import RunRow
     from mosaic.ui.cli.backend import BackendRun
     from mosaic.ui.web.data.draft import Checked
     from mosaic.ui.web.data.env_info import EnvOffer
     from mosaic.ui.web.data.schema_fields import SchemaField
 
-_THERE = "Projects are created, renamed and opened on the server's own machine: mosaic projects --help"
 _NAMES = TypeAdapter(tuple[str, ...])
 
 
@@ -51,19 +58,22 @@ class RemoteBackend:
         self.metrics: MetricSource = _RemoteMetrics(client)
         self.machine: MachineSource = _RemoteMachine(client)
         self.projects: ProjectSource = _RemoteProjects(client)
-        self.presets: PresetSource = _RemotePresets()
+        self.presets: PresetSource = _RemotePresets(client)
         self.catalog: CatalogSource = _RemoteCatalog(client)
         self.exports: ExportSource = RemoteExports(client)
         self.matches: MatchSource = RemoteMatches(client)
+        self.replays: ReplaySource = RemoteReplays(client)
+        self.demos: DemoSource = RemoteDemos(client)
         self.files: FileSource = RemoteFiles(client)
+        self.evaluations: EvaluationSource = RemoteEvaluations(client)
 
 
 class _RemoteRuns:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def rows(self) -> list[RunRow]:
-        return self._client.runs()
+    def rows(self, *, hidden: bool = False) -> list[RunRow]:
+        return self._client.runs(hidden=hidden)
 
     def run(self, ref: str) -> BackendRun:
         return self._client.run(ref)
@@ -78,6 +88,9 @@ class _RemoteRuns:
 
     def start_queued(self, ref: str) -> None:
         raise InputError("The server starts its queued runs itself, as soon as its limits allow.")
+
+    def queue(self) -> dict[str, str]:
+        return {row.run_id: row.reason for row in self._client.queue()}
 
     def check(self, document: Mapping[str, Json]) -> Checked:
         """Let the server resolve the document; one that has no pages does so when the run is started."""
@@ -133,21 +146,30 @@ class _RemoteProjects:
         return self._client.project(name)
 
     def create(self, folder: str, name: str, env: str) -> str:
-        raise InputError(_THERE)
+        """Create a project in the server's own folder; another one is named only where its owner allows that."""
+        named = name or PurePosixPath(folder).name
+        if not named:
+            raise InputError("A project needs a name.")
+        asked: JsonObject = {"name": named, "env": env or None, "folder": folder or None}
+        return self._client.ask(ProjectDetails, "POST", "/projects", json=asked).name
 
     def rename(self, name: str, new_name: str) -> None:
-        raise InputError(_THERE)
+        self._client.send("PATCH", f"/projects/{quote(name, safe='')}", json={"name": new_name})
 
     def forget(self, name: str) -> None:
         self._client.forget_project(name)
 
 
 class _RemotePresets:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
     def here(self) -> JsonObject | None:
         return None  # the folder of this terminal is not one of the server's
 
     def save(self, project: str, preset: str, document: Mapping[str, Json]) -> None:
-        raise InputError("Presets of a server's projects are saved on its own machine. Save a file here: NAME.yaml")
+        path = f"/projects/{quote(project, safe='')}/presets/{quote(preset, safe='')}"
+        self._client.send("POST", path, json=dict(document))
 
 
 class _RemoteCatalog:

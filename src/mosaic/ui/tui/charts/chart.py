@@ -63,7 +63,8 @@ def draw(plot: Plot, width: int, height: int) -> list[Strip]:
     labels = _y_labels(low, high, rows)
     margin = min(max(cell_len(text) for text in labels), max(1, width - 8)) + 1
     columns = max(1, width - margin)
-    left, right = plot.span or (min(line.x[0] for line in drawn), max(line.x[-1] for line in drawn))
+    whole = [*(end for line in drawn for end in (line.x[0], line.x[-1])), *plot.marks]
+    left, right = plot.span or (min(whole), max(whole))
     right = right if right > left else left + 1.0
     cells = _Cells(rows, columns)
     for line in drawn:
@@ -184,13 +185,13 @@ def _axis(plot: Plot, left: float, right: float, columns: int, margin: int) -> l
     below = [" "] * columns
     name = plot.x_name.replace("_", " ") if plot.x_name != "timestamp" else "since the start"
     free = columns - len(name) - 1
-    taken = -1
+    taken, last = -1, ""
     for tick in _ticks.get_ticks(left, right, max(2, columns // 16)):
         text = format_x(tick, plot.x_name)
         start = max(0, column(tick) - len(text) // 2)
-        if left <= tick <= right and start > taken and start + len(text) <= free:
+        if left <= tick <= right and start > taken and start + len(text) <= free and text != last:
             below[start : start + len(text)] = text
-            taken = start + len(text)
+            taken, last = start + len(text), text
     if free > 0:
         below[columns - len(name) :] = name
     style = _style(_FAINT)

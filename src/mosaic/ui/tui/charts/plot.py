@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 COLOURS = ("#2dbfab", "#f0a35e", "#79aef5", "#d08fdc", "#d9cf6a", "#9aa3ae")  # those of the web app
 MOST_RUNS = 6
+GROUP = "group:"  # start of a reference to a seed group
 FEW_CURVES = 2  # more bands than these hide each other
 MOST_CURVES = 12  # of one chart
 X_NAMES = {
@@ -107,8 +108,11 @@ def plot_of(
 
 
 def _band(series: Series, lowest: Series | None, highest: Series | None, family: Family) -> tuple[Floats, Floats]:
-    """Return the least and greatest episode where they were reported, else the extremes of each point."""
-    if family.title == RETURN and lowest is not None and highest is not None:
+    """Return the least and greatest episode where they were reported, else the extremes of each point; of a seed group,
+    the interval of its mean.
+    """
+    own = not series.ref.startswith(GROUP)
+    if own and family.title == RETURN and lowest is not None and highest is not None:
         x = np.asarray(series.x)
         ends = [(_floats(each), np.asarray(of.x)) for each, of in ((lowest.low, lowest), (highest.high, highest))]
         if all(len(values) and np.isfinite(values).all() for values, _ in ends):

@@ -22,8 +22,8 @@ ENV, AGENT, EVERYONE, OPTION = "env", "agent.", "everyone", "option."
 ALL_AGENTS = "*"  # pattern for an env whose agents are known when the match begins
 TERMINAL_HZ = 10.0  # env steps per second where a person plays and no rate was chosen
 _FIRST_ENV = "classic/tictactoe_v3"
-_HUMAN = "human"
-_OPTIONS = ("seed", "pace", "rate_hz", "record", "max_steps")
+HUMAN = "human"
+_OPTIONS = ("seed", "pace", "rate_hz", "record", "demo", "max_steps")
 _FAINT = "#7d8794"
 
 
@@ -43,11 +43,13 @@ class GameForm:
         rows: dict[str, Cells] = {ENV: ("Environment", Text(self.env))}
         for agent, policy in self.policies.items():
             name = "Every agent" if agent == ALL_AGENTS else agent
-            rows[f"{AGENT}{agent}"] = (Text(name), Text(_player(policy), "" if policy == _HUMAN else "#d9cf6a"))
+            rows[f"{AGENT}{agent}"] = (Text(name), Text(_player(policy), "" if policy == HUMAN else "#d9cf6a"))
         if len(self.policies) > 2:
             rows[EVERYONE] = (Text("All of them", _FAINT), Text("⏎ gives every agent one policy", _FAINT))
         for each in self.fields:
-            text = as_text(self.options.get(each.name, each.default)) or shown_default(each, each.default)
+            value = self.options.get(each.name, each.default)
+            text = as_text(value) or shown_default(each, each.default)
+            text = text if each.widget != "switch" else "on" if value else "off"
             rows[f"{OPTION}{each.name}"] = (each.title, Text(text, "" if each.name in self.options else _FAINT))
         return rows
 
@@ -80,7 +82,7 @@ class GameForm:
 
     def request(self) -> JsonObject:
         """Return the request for the match; a person in a terminal gets a rate that keys can follow."""
-        rate: JsonObject = {"rate_hz": TERMINAL_HZ} if _HUMAN in self.policies.values() else {}
+        rate: JsonObject = {"rate_hz": TERMINAL_HZ} if HUMAN in self.policies.values() else {}
         return {**self._document(), **rate, **self.options}
 
     def _document(self) -> JsonObject:
@@ -92,7 +94,7 @@ def load_form(backend: AppBackend, env: str, options: dict[str, Json]) -> GameFo
     look = backend.catalog.look(env).look
     offers = policies_for(env, backend.runs.rows())
     if look is None or not look.agents:
-        return GameForm(env, {ALL_AGENTS: _HUMAN}, offers, "Its agents are known when the game begins.", options)
+        return GameForm(env, {ALL_AGENTS: HUMAN}, offers, "Its agents are known when the game begins.", options)
     return GameForm(env, initial_policies(look.agents, "", offers), offers, f"Agents: {look.words}.", options)
 
 
@@ -112,7 +114,7 @@ def first_form(backend: AppBackend) -> GameForm:
 
 def problem_of_policy(text: str) -> str:
     """Return why a text does not name a policy, or ""."""
-    if text.strip() == _HUMAN:
+    if text.strip() == HUMAN:
         return ""
     try:
         parse_policy(text.strip())
@@ -122,4 +124,4 @@ def problem_of_policy(text: str) -> str:
 
 
 def _player(policy: str) -> str:
-    return "human (you)" if policy == _HUMAN else policy
+    return "human (you)" if policy == HUMAN else policy

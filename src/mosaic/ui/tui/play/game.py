@@ -146,7 +146,11 @@ class GamePane(Vertical):
     def on_key(self, event: Key) -> None:
         """Take the keys of the game; those of the app pass on to it."""
         view, match = self.view, self.match
-        if view is None or match is None or not view.plays or view.phase != "playing":
+        if match is None or (view is not None and not view.plays):
+            return
+        if view is None or view.phase != "playing":
+            if event.key in _ARROWS or (view is not None and event.key in game_keys(view)):
+                event.stop()  # a key that is still held when the game ends must not leave it
             return
         known = game_keys(view).get(event.key)
         if known is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.text import Text
 
-from mosaic.ui.tui.play.view import AdviceView, MatchView
+from mosaic.ui.tui.play.view import AdviceView, MatchView, ReadyView
 
 _MOST_AGENTS = 8
 _FAINT, _TITLE, _ACTING = "#7d8794", "bold #2dbfab", "bold #ffffff"
@@ -15,13 +15,16 @@ def head_line(view: MatchView) -> str:
     """Return env, episode, seed, step, pace and result."""
     waits = not view.real_time and view.plays
     pace = ["paused"] if view.paused else [] if waits else [f"{view.rate_hz:g} Hz"]
-    facts = [f"[b]{escape(view.env)}[/b]", f"game {view.episode + 1}", f"seed {view.seed}", f"step {view.step:,}"]
+    facts = [f"[b]{escape(view.env)}[/b]", f"game {view.episode + 1}"]
+    facts += [f"seed {view.seed}" if view.seed is not None else "seed hidden until the end", f"step {view.step:,}"]
     if view.phase == "playing":
         facts += pace
         turn = _turn(view)
         facts += [f"[#f0a35e]{escape(turn)}[/]"] if turn else []
     if view.recording:
         facts.append("recorded")
+    if view.demo is not None:
+        facts.append(f"demonstration {escape(view.demo)}: {view.demo_episodes}")
     if view.result:
         facts.append(f"[b #2dbfab]{escape(view.result)}[/]")
     if view.error:
@@ -30,12 +33,23 @@ def head_line(view: MatchView) -> str:
 
 
 def _turn(view: MatchView) -> str:
+    if view.ready is not None:
+        return _ready(view.ready, view.plays)
     if view.real_time or not view.plays:
         return ""
     if view.chooser is not None:
         return f"your turn: {view.chooser}"
     acting = [agent.agent for agent in view.agents if agent.acting]
     return f"{acting[0]} thinks …" if acting else ""
+
+
+def _ready(ready: ReadyView, plays: bool) -> str:
+    """Return what a game in real time waits for before it starts."""
+    if ready.starts_in_s is not None:
+        return f"starts in {ready.starts_in_s:.0f} s"
+    if plays and not ready.mine:
+        return "press a key of the game to start"
+    return f"waits for {ready.people - ready.ready} more"
 
 
 def side_text(view: MatchView, chosen: int, height: int) -> Text:

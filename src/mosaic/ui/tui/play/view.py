@@ -75,6 +75,15 @@ class AdviceView(_Part):
     note: str = ""
 
 
+class ReadyView(_Part):
+    """Start of a game in real time, which waits until every person is ready."""
+
+    mine: bool
+    ready: int
+    people: int
+    starts_in_s: float | None
+
+
 class MatchView(_Part):
     """The whole state of a match; a newer one replaces it."""
 
@@ -85,10 +94,12 @@ class MatchView(_Part):
     real_time: bool
     rate_hz: float
     episode: int
-    seed: int
+    seed: int | None  # None as long as it would tell what is hidden
     step: int
     viewers: int
     recording: bool
+    demo: str | None  # demonstration that is recorded
+    demo_episodes: int  # that were added
     error: str
     note: str
     result: str
@@ -103,6 +114,7 @@ class MatchView(_Part):
     moves: tuple[MoveView, ...]
     thinking: bool
     advice: AdviceView | None
+    ready: ReadyView | None = None  # None once the game has started
 
     @property
     def plays(self) -> bool:

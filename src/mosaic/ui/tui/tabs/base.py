@@ -35,6 +35,10 @@ class Shell(Protocol):
         """Do work in a thread, then call `done` with its result; an error becomes a message."""
         ...
 
+    def prepare(self, work: Callable[[], T], open_dialog: Callable[[T], None]) -> None:
+        """Read in a thread what a dialog needs, then open it; keys typed meanwhile go to the dialog, Esc gives up."""
+        ...
+
     def show_runs(self, refs: Sequence[str]) -> None:
         """Show the curves of runs."""
         ...
@@ -113,10 +117,15 @@ class AppTab(Vertical):
             reader.stop()
 
     def shown(self) -> None:
-        """Start reading; called whenever the tab comes into view."""
-        for reader in self._readers:
-            reader.start()
+        """Read once the tab is drawn, as what reading imports would delay the first screen; called whenever the tab
+        comes into view.
+        """
+        self.call_after_refresh(self._begin_reading)
         self.focus_main()
+
+    def _begin_reading(self) -> None:
+        for reader in self._readers if self.display else ():
+            reader.start()
 
     def hidden(self) -> None:
         self._failing.clear()
@@ -160,6 +169,10 @@ class AppTab(Vertical):
         """Answer `pause` where it does not concern a run; return False where it does."""
         return False
 
+    def rename(self) -> bool:
+        """Answer `rename` where it does not concern a run; return False where it does."""
+        return False
+
     def open_log(self) -> None:
         """Show the log of the run that keys concern."""
         ref = self.run_ref()
@@ -179,7 +192,7 @@ class AppTab(Vertical):
             title = f"Configuration of {details.run_id}"
             self.app.push_screen(TextScreen(title, highlighted(details.config, ".yaml")))
 
-        self.shell.aside(lambda: self.backend.runs.run(ref).show(), show)
+        self.shell.prepare(lambda: self.backend.runs.run(ref).show(), show)
 
     def passes(self, *texts: str | None) -> bool:
         """Return whether the filter lets something with these texts through."""
@@ -232,6 +245,15 @@ class AppTab(Vertical):
     def unsaved(self) -> str:
         """Return what would be lost by quitting; "" where nothing would."""
         return ""
+
+
+def stage_of(backend: AppBackend, details: RunDetails, now: float) -> str:
+    """Return why a run waits in the queue, or what its start is doing; "" where neither is so. Called in threads."""
+    if details.state == "queued":
+        from mosaic.ui.web.data.progress import queue_words
+
+        return queue_words(details.run_id, backend.runs.queue())
+    return "" if details.start is None else details.start.text(now)
 
 
 class TabEntry(NamedTuple):

@@ -28,6 +28,7 @@ from mosaic.ui.tui.tabs.export_view import (
     history_cells,
     report_of,
 )
+from mosaic.ui.tui.widgets.browser import browse_folders
 from mosaic.ui.tui.widgets.dialogs import Choose, Confirm, Prompt, TextScreen
 from mosaic.ui.tui.widgets.filter_bar import FilterBar
 from mosaic.ui.tui.widgets.tables import KeyedTable
@@ -178,7 +179,7 @@ class ExportTab(AppTab):
                 Choose(title, list(labels)), lambda label: self._load(labels[label]) if label else None
             )
 
-        self.shell.aside(self.backend.runs.rows, choose)
+        self.shell.prepare(self.backend.runs.rows, choose)
 
     def _choose_checkpoint(self) -> None:
         words = {text: key for key, text in self._draft.offers.items()}
@@ -273,7 +274,8 @@ class ExportTab(AppTab):
                 folder = Path(said[_FOLDER]).expanduser().absolute()
                 self.shell.aside(lambda: self._save(row, folder), lambda text: self.shell.say(text, "done"))
 
-        self.app.push_screen(Prompt(f"Write the files of {row.export_id} to", {_FOLDER: "."}), save)
+        title = f"Write the files of {row.export_id} to"
+        self.app.push_screen(Prompt(title, {_FOLDER: "."}, browse=browse_folders(self)), save)
 
     def _save(self, row: ExportRow, folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
@@ -295,7 +297,7 @@ class ExportTab(AppTab):
             content = Group(report_of(row, files=True), Text(f"\n{log.text.rstrip()}", "dim"))
             self.app.push_screen(TextScreen(f"Export {row.export_id}", content))
 
-        self.shell.aside(lambda: self.backend.exports.log(row.export_id), show)
+        self.shell.prepare(lambda: self.backend.exports.log(row.export_id), show)
 
     def _done(self, text: str) -> None:
         self.shell.say(text, "done")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import Group, RenderableType
@@ -15,7 +16,7 @@ from textual.widgets import DataTable, Static
 
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
 from mosaic.ui.tui.tabs.base import LIVE_STATES, AppTab
-from mosaic.ui.tui.tabs.runs import search_texts, state_text
+from mosaic.ui.tui.tabs.runs import search_texts, short_name, state_text
 from mosaic.ui.tui.widgets.dialogs import Choose, Confirm, Prompt, TextScreen, highlighted
 from mosaic.ui.tui.widgets.filter_bar import FilterBar
 from mosaic.ui.tui.widgets.tables import KeyedTable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from mosaic.store.views import RunRow
 
 _NEWEST = 30
+_SHORTEST_NAME, _OTHER_COLUMNS = 12, 28  # letters of a run's name, and what the other columns take
 _FOLDER, _NAME, _ENV = "Folder", "Name (empty: that of the folder)", "Environment (may be empty)"
 _NEW_NAME = "New name"
 
@@ -55,10 +57,10 @@ class HomeTab(AppTab):
                 yield KeyedTable(("state", "run", "steps", "return"), id="newest")
         yield Static("", id="load")
         yield Static("", id="doctor")
-        yield Static(hint(OF_TABS["home"]) + "  [b]tab[/b] other list", classes="hint")
+        yield Static(hint(OF_TABS["home"]) + "  [b]u[/b] rename  [b]tab[/b] other list", classes="hint")
 
     def on_mount(self) -> None:
-        self.shell.aside(lambda: self.backend.machine.doctor(), self._show_doctor)
+        self.call_after_refresh(self.shell.aside, lambda: self.backend.machine.doctor(), self._show_doctor)
 
     def focus_main(self) -> None:
         self.query_one("#newest").focus()
@@ -85,18 +87,21 @@ class HomeTab(AppTab):
                 name = Text(row.name) if row.state == "ok" else Text(f"{row.name} ({row.state})", "#ef6f6c")
                 cells[row.name] = (name, Text(row.env or "—"), Text(", ".join(row.presets) or "—"))
         self.query_one("#projects", KeyedTable).fill(cells)
-        few = "" if self._projects else "  [dim not bold]none yet: tab, then n[/]"
+        few = "" if self._projects else "  [dim not bold]none yet: tab, n[/]"
         self.query_one("#home-left .section", Static).update(f"Projects{few}")
 
     def _show_runs(self) -> None:
         from mosaic.ui.web.components.theme import count, number
 
+        few = "" if self._runs else "  [dim not bold]none yet: n starts one[/]"
+        self.query_one("#home-right .section", Static).update(f"Newest runs{few}")
+        longest = max(_SHORTEST_NAME, self.query_one("#newest").size.width - _OTHER_COLUMNS)
         rows = [row for row in self._runs if self.passes(*search_texts(row))][:_NEWEST]
         self.query_one("#newest", KeyedTable).fill(
             {
                 row.run_id: (
                     state_text(row.state),
-                    Text((row.name or row.run_id)[:24]),
+                    Text(short_name(row, longest)),
                     Text(count(row.env_steps), justify="right"),
                     Text(number(row.episode_reward_mean), justify="right"),
                 )
@@ -136,7 +141,7 @@ class HomeTab(AppTab):
         if project is None:
             super().open()
         else:
-            self.shell.aside(lambda: self.backend.projects.details(project), self._open_project)
+            self.shell.prepare(lambda: self.backend.projects.details(project), self._open_project)
 
     def _open_project(self, details: ProjectDetails) -> None:
         """Show the training form with the project's preset; where it has several, ask which."""
@@ -156,7 +161,7 @@ class HomeTab(AppTab):
         if project is None:
             super().config()
         else:
-            self.shell.aside(lambda: self.backend.projects.details(project), self._show_project)
+            self.shell.prepare(lambda: self.backend.projects.details(project), self._show_project)
 
     def _show_project(self, details: ProjectDetails) -> None:
         parts: list[RenderableType] = [Text(f"{details.folder}\n", "bold")]
@@ -172,18 +177,20 @@ class HomeTab(AppTab):
 
         def create(said: dict[str, str] | None) -> None:
             if said is not None:
-                folder = said[_FOLDER]
-                if not folder:
-                    self.shell.say("A project needs a folder.", "warning")
-                    return
                 self.shell.aside(
-                    lambda: self.backend.projects.create(folder, said[_NAME], said[_ENV]),
+                    lambda: self.backend.projects.create(said[_FOLDER], said[_NAME], said[_ENV]),
                     lambda name: self._done(f"The project {name} is ready."),
                 )
 
-        self.app.push_screen(
-            Prompt("New project", {_FOLDER: "", _NAME: "", _ENV: ""}, {_ENV: "classic/tictactoe_v3"}), create
-        )
+        fields, hints = {_FOLDER: "", _NAME: "", _ENV: ""}, {_ENV: "classic/tictactoe_v3"}
+        if self.backend.place != "this machine":
+            hints[_FOLDER] = "empty: in the server's own folder, under its name"
+        self.app.push_screen(Prompt("New project", fields, hints, browse=self._browse), create)
+
+    def _browse(self, take: Callable[[str], None]) -> None:
+        from mosaic.ui.tui.widgets.browser import browse  # the first screen does without
+
+        browse(self, "folder", take)
 
     def delete(self) -> None:
         project = self._project()
@@ -201,11 +208,10 @@ class HomeTab(AppTab):
         question = f"Remove the project {project} from the list? Its folder and its runs stay."
         self.app.push_screen(Confirm(question), carry_out)
 
-    def action_rename(self) -> None:
+    def rename(self) -> bool:
         project = self._project()
         if project is None:
-            self.shell.say("Select a project first.", "warning")
-            return
+            return False
 
         def rename(said: dict[str, str] | None) -> None:
             if said is not None and said[_NEW_NAME] != project:
@@ -215,6 +221,7 @@ class HomeTab(AppTab):
                 )
 
         self.app.push_screen(Prompt(f"Rename the project {project}", {_NEW_NAME: project}), rename)
+        return True
 
     def action_doctor(self) -> None:
         table = Table.grid(padding=(0, 2))

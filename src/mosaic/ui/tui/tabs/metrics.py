@@ -11,18 +11,28 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.console import RenderableType
 from rich.markup import escape
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Grid, Horizontal
 from textual.events import Resize
 from textual.widgets import Static
 
+from mosaic.core.errors import InputError
+from mosaic.store.state import ENDED
 from mosaic.ui.tui.charts.chart import Chart
 from mosaic.ui.tui.charts.plot import X_NAMES, Plot
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
 from mosaic.ui.tui.tabs.base import AppTab
-from mosaic.ui.tui.tabs.metrics_view import MetricsView, Wanted, key_of, read_view
-from mosaic.ui.tui.tabs.runs import STATE_COLOURS
-from mosaic.ui.tui.widgets.dialogs import Choose, Prompt
+from mosaic.ui.tui.tabs.metrics_view import (
+    ComparedRun,
+    MetricsView,
+    Wanted,
+    key_of,
+    read_compared,
+    read_view,
+    settings_table,
+)
+from mosaic.ui.tui.tabs.runs import STATE_COLOURS, short_name
+from mosaic.ui.tui.widgets.dialogs import Choose, Prompt, TextScreen
 from mosaic.ui.tui.widgets.filter_bar import FilterBar
 
 if TYPE_CHECKING:
@@ -31,17 +41,14 @@ if TYPE_CHECKING:
 
 _LIVE_S, _ENDED_S, _PICTURE_S = 0.5, 5.0, 0.25
 _WIDE, _HIGH = 120, 34
+_LONG_NAME, _SHORT_NAME = 44, 18  # letters of the run's name
 _NO_PICTURE = "No picture yet. A run draws one while it trains, if its environment can be rendered."
 _FILE = "File (.png, .svg or .csv)"
 
 
 class MetricsTab(AppTab):
     NAME, DIGIT = "metrics", "3"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(OF_TABS["metrics"], footer=False),
-        Binding("up", "step_chart(-1)", show=False),
-        Binding("down", "step_chart(1)", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = bindings(OF_TABS["metrics"], footer=False)
     can_focus = True
 
     def __init__(self) -> None:
@@ -58,13 +65,16 @@ class MetricsTab(AppTab):
     def compose(self) -> ComposeResult:
         yield FilterBar("chart or policy")
         yield Static("", id="metrics-head")
+        yield Static("", id="metrics-note")
         with Horizontal():
             yield Grid(id="charts")
             yield Static("", id="picture")
+        yield Static("", id="differences")
         yield Static(hint(OF_TABS["metrics"]), classes="hint")
 
     def on_mount(self) -> None:
-        self.query_one("#picture").display = False
+        for name in ("#picture", "#differences", "#metrics-note"):
+            self.query_one(name).display = False
         self._tell()
 
     def focus_main(self) -> None:
@@ -74,7 +84,33 @@ class MetricsTab(AppTab):
         """Show these runs; the first one is the one that keys concern."""
         self._close_picture()
         self._want(replace(self._wanted, refs=tuple(refs), span=None, first=0, seeds=False))
+        self._compare()
         self._fit()
+
+    def _compare(self) -> None:
+        """Show below the charts in which settings the runs differ; of a single run, nothing."""
+        place, refs = self.query_one("#differences", Static), self._wanted.refs
+        place.display = len(refs) > 1
+
+        def show(runs: list[ComparedRun]) -> None:
+            if self._wanted.refs == refs:
+                place.update(settings_table(runs))
+
+        if place.display:
+            place.update("")
+            self.shell.aside(lambda: read_compared(self.backend, refs), show)
+
+    def config(self) -> None:
+        """Show the configuration of the run, or all settings in which the compared runs differ."""
+        refs = self._wanted.refs
+        if len(refs) < 2:
+            super().config()
+            return
+
+        def show(runs: list[ComparedRun]) -> None:
+            self.app.push_screen(TextScreen("Settings of the compared runs", settings_table(runs)))
+
+        self.shell.prepare(lambda: read_compared(self.backend, refs), show)
 
     def shown(self) -> None:
         super().shown()
@@ -107,7 +143,7 @@ class MetricsTab(AppTab):
             self._charts.poke()
 
     def _read(self) -> MetricsView | None:
-        return read_view(self.backend, self._wanted)
+        return read_view(self.backend, self._wanted, self.shell.clock())
 
     def _show(self, view: MetricsView | None) -> None:
         if view is None or view.wanted.refs != self._wanted.refs:
@@ -127,22 +163,26 @@ class MetricsTab(AppTab):
 
     def _tell(self) -> None:
         head, view = self.query_one("#metrics-head", Static), self._view
+        note = self.query_one("#metrics-note", Static)
         if view is None:
             head.update("[dim]No run is open. Choose one on the tab Runs and press ⏎.[/]")
             return
         details, wanted = view.details, view.wanted
         colour = STATE_COLOURS.get(details.state, "#7d8794")
-        name = escape(str(details.config.get("name") or details.run_id))
+        wide = self.size.width >= _WIDE
+        name = escape(short_name(details, _LONG_NAME if wide else _SHORT_NAME))
         more = f" and {len(wanted.refs) - 1} more" if len(wanted.refs) > 1 else ""
-        none = "no chart matches the filter" if wanted.words else "no metrics yet"
+        none = "no chart matches the filter" if wanted.words else "no metrics yet" if not view.start else ""
         place = f"chart {min(wanted.first + 1, len(view.titles))}/{len(view.titles)} ↑↓" if view.titles else none
         steps = f"{details.env_steps or 0:,} steps"
-        parts = [f"[b]{name}[/b]{more}", f"[{colour}]{details.state}[/]", steps, f"x: {X_NAMES[wanted.x]}"]
-        parts += [f"smoothing {wanted.smoothing:g}", place]
+        means = view.means or (("no seed group",) if wanted.seeds and view.titles else ())
+        parts = [f"[b]{name}[/b]{more}", *means, f"[{colour}]{details.state}[/]", steps, *([place] if place else [])]
         parts += [wanted.curves] if wanted.curves != "both" else []
-        head.update(
-            " · ".join(parts) + (f"\n[#ef6f6c]{escape(details.reason)}[/]" if details.state == "failed" else "")
-        )
+        parts += [f"smoothing {wanted.smoothing:g}", *([f"x: {X_NAMES[wanted.x]}"] if wide else [])]
+        head.update(" · ".join(parts))
+        told = view.start or (details.reason if details.state in ("failed", "lost") else "")
+        note.display = bool(told)
+        note.update(f"[{colour}]{escape(told)}[/]")
 
     # Meanings of keys
 
@@ -163,7 +203,7 @@ class MetricsTab(AppTab):
             rows = self.backend.runs.rows()
             return {f"{row.run_id}  {row.name}  {row.state}": row.run_id for row in rows}
 
-        self.shell.aside(read, choose)
+        self.shell.prepare(read, choose)
 
     def action_axis(self) -> None:
         self._want(self._wanted.next_axis())
@@ -246,7 +286,10 @@ class MetricsTab(AppTab):
             from mosaic.ui.cli.pictures import PicturePane
 
             run = self.backend.runs.run(ref)
-            check_drawn(ref, run.show())
+            details = run.show()
+            check_drawn(ref, details)
+            if details.state in ENDED:
+                raise InputError(f"{details.name or ref} is {details.state}: a run draws pictures while it trains.")
             pane = PicturePane(run.pictures(FrameRequest(1 / _PICTURE_S)))
             pane.waiting = _NO_PICTURE
             return pane

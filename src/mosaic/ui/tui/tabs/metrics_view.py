@@ -6,13 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
+from rich.table import Table
+from rich.text import Text
+
+from mosaic.core.ids import JsonObject
 from mosaic.ui.tui.backend.protocol import AppBackend
-from mosaic.ui.tui.charts.plot import MOST_CURVES, MOST_RUNS, Plot, metrics_of, plot_of, sorted_labels
+from mosaic.ui.tui.charts.plot import COLOURS, GROUP, MOST_CURVES, MOST_RUNS, Plot, metrics_of, plot_of, sorted_labels
+from mosaic.ui.tui.tabs.base import stage_of
+from mosaic.ui.tui.tabs.runs import short_name
 from mosaic.ui.tui.widgets.filter_bar import has_words
 from mosaic.ui.web.data.chart_groups import ALL, Family, families
+from mosaic.ui.web.data.schema_fields import as_text
 
 if TYPE_CHECKING:
-    from mosaic.store.views import RunDetails
+    from mosaic.store.views import RunDetails, RunRow
     from mosaic.telemetry.curves.curves import Axis
 
 AXES: tuple[Axis, ...] = ("env_steps", "timestamp", "episodes_total", "training_iteration")
@@ -64,6 +71,8 @@ class MetricsView:
     titles: tuple[str, ...]  # of all charts
     plots: tuple[Plot, ...]
     seqs: tuple[tuple[str, int], ...]  # newest event of each run: equal means nothing new
+    start: str = ""  # what the first run's start is doing; "" once it has sampled
+    means: tuple[str, ...] = ()  # labels of the seed groups that are shown in place of runs
 
 
 def key_of(view: MetricsView | None) -> object:
@@ -71,10 +80,19 @@ def key_of(view: MetricsView | None) -> object:
     if view is None:
         return None
     seeds = tuple(float(line.y[-1]) for plot in view.plots for line in plot.lines) if view.wanted.seeds else ()
-    return view.wanted, view.details.state, view.details.checkpoints, view.titles, view.seqs, seeds
+    return (
+        view.wanted,
+        view.details.name,
+        view.details.state,
+        view.details.checkpoints,
+        view.titles,
+        view.seqs,
+        view.start,
+        seeds,
+    )
 
 
-def read_view(backend: AppBackend, wanted: Wanted) -> MetricsView | None:
+def read_view(backend: AppBackend, wanted: Wanted, now: float) -> MetricsView | None:
     """Read the charts; the curves come downsampled to two points per column."""
     if not wanted.refs:
         return None
@@ -83,22 +101,24 @@ def read_view(backend: AppBackend, wanted: Wanted) -> MetricsView | None:
     rows = {row.run_id: row for row in backend.runs.rows()} if len(wanted.refs) > 1 or wanted.seeds else {}
     details = backend.runs.run(wanted.refs[0]).show()
     names = dict.fromkeys(name for ref in wanted.refs[:MOST_RUNS] for name in backend.metrics.names(ref))
-    found = chosen(families(names), wanted)
+    self_play = details.config.get("policy_configuration") == "self_play"
+    found = chosen(families(names, self_play=self_play), wanted)
     labels = {}
     for ref in wanted.refs[:MOST_RUNS]:
         row = rows.get(ref)
         if wanted.seeds and row is not None and row.group:
-            labels[f"group:{row.group}"] = f"mean of {sum(each.group == row.group for each in rows.values())} seeds"
+            labels[f"{GROUP}{row.group}"] = f"mean of {sum(each.group == row.group for each in rows.values())} seeds"
         else:
-            labels[ref] = (row.name if row is not None else "") or ref
+            labels[ref] = ref if row is None else short_name(row, 20)
     first = min(wanted.first, max(0, len(found) - 1))
     shown = [_drawn(family) for family in found[first : first + wanted.charts]]
     metrics = list(dict.fromkeys(metric for family in shown for metric in metrics_of(family)))[:_MOST_METRICS]
+    start = stage_of(backend, details, now)
     if not metrics:
-        return MetricsView(wanted, details, (), (), ())
+        return MetricsView(wanted, details, (), (), (), start)
     left_out = {family.title: len(family.curves) - MOST_CURVES for family in found}
-    start, stop = wanted.span or (None, None)
-    query = SeriesQuery(tuple(labels), tuple(metrics), wanted.x, wanted.points, start, stop)
+    left, right = wanted.span or (None, None)
+    query = SeriesQuery(tuple(labels), tuple(metrics), wanted.x, wanted.points, left, right)
     many = backend.metrics.series(query)
     marks = tuple(float(saved.env_steps) for saved in details.checkpoints) if wanted.x == "env_steps" else ()
     made = [plot_of(family, many.series, labels, wanted.smoothing, wanted.x) for family in shown]
@@ -107,17 +127,52 @@ def read_view(backend: AppBackend, wanted: Wanted) -> MetricsView | None:
         for plot in made
     )
     titles = tuple(family.title for family in found)
-    return MetricsView(wanted, details, titles, plots, tuple(sorted(many.last_seq.items())))
+    means = tuple(label for ref, label in labels.items() if ref.startswith(GROUP))
+    return MetricsView(wanted, details, titles, plots, tuple(sorted(many.last_seq.items())), start, means)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    row: RunRow
+    config: JsonObject
+
+
+def read_compared(backend: AppBackend, refs: Sequence[str]) -> list[ComparedRun]:
+    """Read the runs of a comparison with their configurations."""
+    rows = {row.run_id: row for row in backend.runs.rows()}
+    shown = [rows[ref] for ref in refs[:MOST_RUNS] if ref in rows]
+    return [ComparedRun(row, backend.runs.run(row.run_id).show().config) for row in shown]
+
+
+def settings_table(runs: Sequence[ComparedRun]) -> Table:
+    """Return a table of the last results of runs, and of the settings in which they differ."""
+    from mosaic.ui.cli.group_results import short_differences
+    from mosaic.ui.web.components.theme import count, number
+
+    table = Table.grid(padding=(0, 1), expand=True)
+    for place in range(len(runs) + 1):
+        table.add_column(no_wrap=True, ratio=1 if place else None, max_width=None if place else 22)
+    heads = (Text(short_name(run.row, 20), COLOURS[place % len(COLOURS)]) for place, run in enumerate(runs))
+    table.add_row(Text("what differs", "#7d8794"), *heads)
+    table.add_row("last return", *(number(run.row.episode_reward_mean) for run in runs))
+    table.add_row("env steps", *(count(run.row.env_steps) for run in runs))
+    for key, values in short_differences([run.config for run in runs]).items():
+        table.add_row(Text(key), *(Text(as_text(value) or "—") for value in values))
+    return table
 
 
 def chosen(found: Sequence[Family], wanted: Wanted) -> list[Family]:
-    """Return the charts with the curves that are wanted; the words of a filter are in a title or in a curve's label."""
+    """Return the charts with the curves that are wanted; the words of a filter are in a title or in a curve's label.
+
+    Of several runs, the curve of each policy is drawn only where it alone is asked for: there would be too many.
+    """
     kept = []
+    asked: Curves = "all policies" if len(wanted.refs) > 1 and wanted.curves == "both" else wanted.curves
     for family in found:
         curves = {
             label: metric
             for label, metric in family.curves.items()
-            if has_words(wanted.words, family.title, label) and _is_wanted(label, family, wanted.curves)
+            if has_words(wanted.words, family.title, label) and _is_wanted(label, family, asked)
         }
         if curves:
             kept.append(replace(family, curves=curves))

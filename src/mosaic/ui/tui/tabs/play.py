@@ -1,7 +1,8 @@
-"""Play tab: a form for a new game, games to watch, and the game itself."""
+"""Play tab: a form for a new game, games to watch, the game itself, and replays of recorded ones."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.markup import escape
@@ -14,13 +15,18 @@ from textual.widgets import DataTable, Static
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
 from mosaic.ui.tui.play.connection import MatchConnection
 from mosaic.ui.tui.play.game import GamePane, NewsArrived
+from mosaic.ui.tui.play.replay import ReplayPane
 from mosaic.ui.tui.play.watch import WatchPane
 from mosaic.ui.tui.tabs.base import AppTab
 from mosaic.ui.tui.tabs.play_dialogs import ask_for_move, ask_for_players, edit_row
+from mosaic.ui.tui.tabs.play_replays import ask_for_replay, ask_to_play_on
+from mosaic.ui.tui.widgets.dialogs import TextScreen
 from mosaic.ui.tui.widgets.tables import KeyedTable
 
 if TYPE_CHECKING:
     from mosaic.server.client.matches import MatchLink
+    from mosaic.server.client.replays import ReplayLink
+    from mosaic.server.play.replay_views import ReplayAsked
     from mosaic.store.views import LiveRow
     from mosaic.telemetry.frames.reader import Pictures
     from mosaic.ui.tui.play.form import GameForm
@@ -53,10 +59,11 @@ class PlayTab(AppTab):
                     yield Static("Being played", classes="section")
                     yield KeyedTable(("game", "players"), id="play-games")
             yield Static("[dim]Looking at the environment …[/]", id="play-help")
-            yield Static(hint(_KEYS[:1]) + "  [b]⏎[/b] change, or watch a game  [b]tab[/b] other list", classes="hint")
+            yield Static(hint(_KEYS[:3]) + "  [b]⏎[/b] change, or watch a game  [b]tab[/b] other list", classes="hint")
         yield GamePane("play-game")
         yield WatchPane("play-watch")
-        yield Static(hint(_KEYS[1:]) + "  [b]n[/b] new game  [b]esc[/b] back", id="play-hint", classes="hint")
+        yield ReplayPane("play-replay")
+        yield Static(hint(_KEYS[3:]) + "  [b]n[/b] new game  [b]esc[/b] back", id="play-hint", classes="hint")
 
     def on_mount(self) -> None:
         self._show_part("play-setup")
@@ -74,7 +81,7 @@ class PlayTab(AppTab):
     def _show_part(self, name: str) -> None:
         shown = self.query_one(f"#{name}")
         shown.display = True
-        for part in ("play-setup", "play-game", "play-watch"):
+        for part in ("play-setup", "play-game", "play-watch", "play-replay"):
             if part != name:
                 self.query_one(f"#{part}").display = False
         self.query_one("#play-hint").display = name == "play-game"
@@ -105,6 +112,8 @@ class PlayTab(AppTab):
             self.game.focus()
         elif self.watched.display:
             self.watched.focus()
+        elif self.replayed.display:
+            self.replayed.focus()
         else:
             self.query_one("#play-form").focus()
 
@@ -115,6 +124,10 @@ class PlayTab(AppTab):
     @property
     def watched(self) -> WatchPane:
         return self.query_one("#play-watch", WatchPane)
+
+    @property
+    def replayed(self) -> ReplayPane:
+        return self.query_one("#play-replay", ReplayPane)
 
     # The form
 
@@ -167,6 +180,8 @@ class PlayTab(AppTab):
     def open(self) -> None:
         """Change the selected setting, or show the selected game."""
         games = self.query_one("#play-games", KeyedTable)
+        if self.replayed.display:
+            self._show_transcript()
         if not self.query_one("#play-setup").display:
             return
         if self.app.focused is not games:
@@ -180,7 +195,11 @@ class PlayTab(AppTab):
             self.shell.say("No other game is being played.", "warning")
 
     def action_start(self) -> None:
-        form = self._form
+        """Start a game: with the players of the form, or from the position of the replay that is shown."""
+        form, shot = self._form, self.replayed.position
+        if self.replayed.display and shot is not None:
+            ask_to_play_on(self, *shot)
+            return
         if form is None:
             self.shell.say("The form is not ready yet.", "warning")
             return
@@ -214,6 +233,45 @@ class PlayTab(AppTab):
 
         self.shell.aside(lambda: matches.join(session_id), join)
 
+    def replay(self, asked: ReplayAsked, title: str) -> None:
+        """Show a recorded episode."""
+
+        def show(link: ReplayLink) -> None:
+            self._leave_replay()
+            self.replayed.attach(link, title)
+            self._show_part("play-replay")
+            self.focus_main()
+
+        self.shell.aside(lambda: self.backend.replays.open(asked), show)
+
+    def play_on(self, step: int, players: Mapping[str, str]) -> None:
+        """Start a game from a position of the replay; Esc returns to it."""
+        replay = self.replayed.link
+        if replay is None:
+            return
+
+        def enter(link: MatchLink) -> None:
+            from mosaic.ui.tui.play.form import HUMAN, TERMINAL_HZ
+
+            self._enter(link, f"step {step:,}")
+            if HUMAN in players.values():
+                link.send({"type": "rate", "hz": TERMINAL_HZ})
+
+        self.shell.say(f"Opening a game from step {step:,} …")
+        self.shell.aside(lambda: replay.play_on(step, players), enter)
+
+    def _leave_replay(self) -> None:
+        link = self.replayed.leave()
+        if link is not None:
+            self.shell.aside(link.close, lambda _: None)
+
+    def _show_transcript(self) -> None:
+        said = self.replayed.transcript()
+        if said is None:
+            self.shell.say("No policy reported on a decision in this position.", "warning")
+        else:
+            self.app.push_screen(TextScreen("Decision in this position", said))
+
     def on_game_pane_refused(self, event: GamePane.Refused) -> None:
         self.shell.say(event.text, "warning")
 
@@ -239,6 +297,8 @@ class PlayTab(AppTab):
             self.action_start()
 
     def cancel(self) -> bool:
+        if self.replayed.display:
+            return self.back()
         if self.game.match is None:
             self.shell.say("No game is open here.", "warning")
             return True
@@ -249,7 +309,9 @@ class PlayTab(AppTab):
 
     def pause(self) -> bool:
         match, view = self.game.match, self.game.view
-        if match is None or view is None:
+        if self.replayed.display:
+            self.replayed.toggle()
+        elif match is None or view is None:
             self.shell.say("No game is open here.", "warning")
         else:
             match.send("pause", on=not view.paused)
@@ -258,7 +320,12 @@ class PlayTab(AppTab):
     def back(self) -> bool:
         if self.query_one("#play-setup").display:
             return False
+        if self.game.display and self.replayed.link is not None:  # the game was started from a position of it
+            self._show_part("play-replay")
+            self.focus_main()
+            return True
         self.watched.leave()
+        self._leave_replay()
         self._show_part("play-setup")
         self._fill_games()
         if self.game.match is not None:
@@ -271,6 +338,11 @@ class PlayTab(AppTab):
         here = self.game.match is not None and view is not None and view.plays and view.phase == "playing"
         return "The game on Play is not over." if here else ""
 
+    def action_evaluate(self) -> None:
+        from mosaic.ui.tui.tabs.play_evaluation import ask_for_evaluation
+
+        ask_for_evaluation(self)
+
     # Keys of a game
 
     def action_move(self) -> None:
@@ -279,8 +351,17 @@ class PlayTab(AppTab):
     def action_players(self) -> None:
         ask_for_players(self)
 
+    def action_replay(self) -> None:
+        ask_for_replay(self)
+
+    def action_undo(self) -> None:
+        self.send("undo")
+
     def action_step(self) -> None:
-        self.send("step")
+        if self.replayed.display:
+            self.replayed.action_go(1)
+        else:
+            self.send("step")
 
     def action_slower(self) -> None:
         self._set_rate(0.5)
@@ -290,7 +371,9 @@ class PlayTab(AppTab):
 
     def _set_rate(self, share: float) -> None:
         view = self.game.view
-        if view is not None:
+        if self.replayed.display:
+            self.replayed.change_speed(1 if share > 1 else -1)
+        elif view is not None:
             self.send("rate", hz=min(_HIGHEST_HZ, max(_LOWEST_HZ, view.rate_hz * share)))
 
     def action_advice(self) -> None:

@@ -1,8 +1,8 @@
-"""Dialogs of the Play tab: environment, players and settings of a new game, and moves and players of an open one."""
+"""Dialogs of the Play tab: environment, players and settings of a new game, moves and players of an open one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mosaic.ui.tui.widgets.browser import browse, reference_of
@@ -26,10 +26,11 @@ def edit_row(tab: PlayTab, key: str) -> None:
     if form is None or not key:
         tab.shell.say("The form is not ready yet.", "warning")
     elif key == ENV:
-        tab.shell.aside(tab.backend.catalog.envs, lambda rows: _choose_env(tab, rows))
+        tab.shell.prepare(tab.backend.catalog.envs, lambda rows: _choose_env(tab, rows))
     elif key.startswith(AGENT) or key == EVERYONE:
         name = "Every agent" if key == EVERYONE else key.removeprefix(AGENT)
-        _choose_policy(tab, f"Who plays {name}", form.policies.get(name, ""), lambda said: _set_policy(tab, key, said))
+        current = form.policies.get(name, "")
+        choose_policy(tab, f"Who plays {name}", current, lambda said: _set_policy(tab, key, said), form.offers)
     else:
         _edit_option(tab, form.option(key))
 
@@ -61,10 +62,11 @@ def _type_env(tab: PlayTab, first: str) -> None:
     )
 
 
-def _choose_policy(tab: PlayTab, title: str, current: str, take: Callable[[str], None], *more: str) -> None:
+def choose_policy(
+    tab: PlayTab, title: str, current: str, take: Callable[[str], None], offers: Sequence[str], *more: str
+) -> None:
+    """Ask for a policy: one of those that fit the env, one of a file, or any other."""
     from mosaic.ui.tui.play.form import problem_of_policy
-
-    offers = tab.form.offers if tab.form is not None else ["human", "random"]
 
     def type_it(first: str) -> None:
         help = "A policy: run:ID, run:ID@best, checkpoint:PATH, onnx:PATH, python:FILE.py:Class, …"
@@ -141,7 +143,9 @@ def ask_for_players(tab: PlayTab) -> None:
         elif label is not None:
             agent = labels[label]
             more = [_BACK] if agent.human else []
-            _choose_policy(tab, f"Who plays {agent.agent}", agent.policy, lambda said: assign(agent.agent, said), *more)
+            offers = tab.form.offers if tab.form is not None else ["human", "random"]
+            title = f"Who plays {agent.agent}"
+            choose_policy(tab, title, agent.policy, lambda said: assign(agent.agent, said), offers, *more)
 
     def assign(agent: str, policy: str) -> None:
         tab.send("assign", agent=agent, policy=None if policy == _BACK else policy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.markup import escape
@@ -12,7 +13,7 @@ from textual.events import Resize
 from textual.widgets import DataTable, Static
 
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
-from mosaic.ui.tui.tabs.base import LIVE_STATES, AppTab
+from mosaic.ui.tui.tabs.base import LIVE_STATES, AppTab, stage_of
 from mosaic.ui.tui.widgets.filter_bar import FilterBar
 from mosaic.ui.tui.widgets.tables import KeyedTable
 
@@ -32,12 +33,16 @@ STATE_COLOURS = {
     "lost": "#ef6f6c",
 }
 _COLUMNS = ("", "state", "name", "env", "method", "steps", "return", "started")
+_NAME = 2  # place of the name
+_SHORTEST_NAME, _LONGEST_NAME = 10, 44
+_PADDING = 2  # of a column
 
 
 class _Facts(NamedTuple):
     """What the pane below the table says about the selected run."""
 
     details: RunDetails
+    stage: str
     last_lines: tuple[str, ...]
 
 
@@ -57,7 +62,7 @@ class RunsTab(AppTab):
         yield FilterBar("name, env, method, state, tag, project")
         yield KeyedTable(_COLUMNS, id="runs-table")
         yield Static("", id="runs-facts")
-        yield Static(hint(OF_TABS["runs"]), classes="hint")
+        yield Static(hint(OF_TABS["runs"]) + "  [b]u[/b] rename  [b]r[/b] resume  [b]d[/b] delete", classes="hint")
 
     def focus_main(self) -> None:
         self.query_one(KeyedTable).focus()
@@ -69,7 +74,7 @@ class RunsTab(AppTab):
     # What is shown
 
     def _read_rows(self) -> list[RunRow]:
-        return self.backend.runs.rows()
+        return self.backend.runs.rows(hidden=True)
 
     def _show_rows(self, rows: list[RunRow]) -> None:
         self._rows = rows
@@ -79,10 +84,16 @@ class RunsTab(AppTab):
         self._fill()
 
     def _fill(self) -> None:
-        found = [row for row in self._rows if self.passes(*search_texts(row))]
+        words = {word for bar in self.query(FilterBar) for word in bar.words}
+        rows = [row for row in self._rows if not row.hidden or "hidden" in words]
+        found = [row for row in rows if self.passes(*search_texts(row))]
         table = self.query_one(KeyedTable)
         now, wide = self.shell.clock(), self.size.width >= _WIDE
-        table.fill({row.run_id: _cells(row, row.run_id in self._marked, now, wide) for row in found[:MOST_ROWS]})
+        cells = {row.run_id: _cells(row, row.run_id in self._marked, now, wide) for row in found[:MOST_ROWS]}
+        longest = self.size.width - _taken(list(cells.values()))
+        longest = min(_LONGEST_NAME, max(_SHORTEST_NAME, longest))
+        names = {row.run_id: Text(short_name(row, longest)) for row in found[:MOST_ROWS]}
+        table.fill({ref: (*each[:_NAME], names[ref], *each[_NAME:]) for ref, each in cells.items()})
         if not found:
             text = "No run matches the filter." if self._rows else "There are no runs yet. n starts one."
             self.query_one("#runs-facts", Static).update(f"[dim]{text}[/]")
@@ -108,7 +119,7 @@ class RunsTab(AppTab):
         if details.state in ("failed", "lost"):
             written = run.log(size=4096, stream="stderr").text or run.log(size=4096).text
             lines = tuple(written.rstrip().splitlines()[-_LAST_LINES:])
-        return _Facts(details, lines)
+        return _Facts(details, stage_of(self.backend, details, self.shell.clock()), lines)
 
     def _show_facts(self, facts: _Facts | None) -> None:
         if facts is None or facts.details.run_id != self._selected:
@@ -120,8 +131,12 @@ class RunsTab(AppTab):
         count = len(details.checkpoints)
         saved = f"{count or 'no'} checkpoint{'' if count == 1 else 's'}"
         lines = [f"{first} · {saved} · attempt {len(details.attempts)}"]
+        if facts.stage:
+            lines.append(escape(facts.stage))
         if details.reason:
             lines.append(escape(details.reason))
+        if details.tags or details.note:
+            lines.append(escape(" ".join([*(f"#{tag}" for tag in details.tags), details.note])))
         lines += [f"[dim]{escape(line)}[/]" for line in facts.last_lines]
         self.query_one("#runs-facts", Static).update("\n".join(lines))
 
@@ -147,6 +162,25 @@ class RunsTab(AppTab):
             self._marked[run_id] = None
         self._fill()
 
+    def action_hide(self) -> None:
+        """Leave the run out of lists, or list it again; the filter `hidden` shows those that are left out."""
+        row = next((row for row in self._rows if row.run_id == self._selected), None)
+        if row is None:
+            self.shell.say("No run is selected.", "warning")
+            return
+
+        def change() -> None:
+            from mosaic.store.labels import LabelChange
+
+            self.backend.runs.run(row.run_id).label(LabelChange(hidden=not row.hidden))
+
+        def done(_: None) -> None:
+            words = "is listed again" if row.hidden else "is hidden; the filter hidden shows it"
+            self.shell.say(f"{row.name or row.run_id} {words}.", "done")
+            self.refresh_now()
+
+        self.shell.aside(change, done)
+
     def action_compare(self) -> None:
         if len(self._marked) < 2:
             self.shell.say("Mark two or more runs with the space bar first.", "warning")
@@ -156,26 +190,40 @@ class RunsTab(AppTab):
 
 def search_texts(row: RunRow) -> tuple[str | None, ...]:
     """Return what a filter looks at."""
-    return row.run_id, row.name, row.env, row.worker, row.algorithm, row.state, row.group, row.project, *row.tags
+    about = (row.run_id, row.name, row.env, row.worker, row.algorithm, row.state, row.group, row.project, row.note)
+    return *about, *row.tags, "hidden" if row.hidden else None
+
+
+def short_name(row: RunRow | RunDetails, longest: int) -> str:
+    """Return a run's name in at most this many letters; of an id, the end, which tells it from others."""
+    name = row.name or row.run_id
+    if len(name) <= longest:
+        return name
+    return f"{name[: longest - 1]}…" if row.name else f"…{name[1 - longest :]}"
 
 
 def state_text(state: str) -> Text:
     return Text(state, STATE_COLOURS.get(state, ""))
 
 
-def _cells(row: RunRow, marked: bool, now: float, wide: bool) -> tuple[str | Text, ...]:
+def _taken(rows: Sequence[tuple[Text, ...]]) -> int:
+    """Return the width of all columns but the name's letters."""
+    heads = [*_COLUMNS[:_NAME], *_COLUMNS[_NAME + 1 :]]
+    widths = [max([len(head), *(row[place].cell_len for row in rows)]) for place, head in enumerate(heads)]
+    return sum(widths) + _PADDING * len(_COLUMNS) + 1  # the scrollbar
+
+
+def _cells(row: RunRow, marked: bool, now: float, wide: bool) -> tuple[Text, ...]:
+    """Return the cells of a run without that of its name."""
     from mosaic.ui.web.components.theme import ago, count, env_title, number
 
-    name = row.name or row.run_id
-    longest = 44 if wide else 18
     method = " ".join(filter(None, (row.worker, row.algorithm))) or "—"
     return (
         Text("◆" if marked else " ", "#f0a35e"),
         state_text(row.state),
-        Text(name if len(name) <= longest else f"{name[: longest - 1]}…"),
         Text((row.env if wide else env_title(row.env))[: 34 if wide else 13]),
         Text(method[: 24 if wide else 12]),
         Text(count(row.env_steps), justify="right"),
         Text(number(row.episode_reward_mean), justify="right"),
-        Text(ago(row.started, now)),
+        Text(ago(row.started, now).removesuffix("" if wide else " ago")),
     )

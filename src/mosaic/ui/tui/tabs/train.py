@@ -16,7 +16,7 @@ from textual.widgets import DataTable, Static
 
 from mosaic.core.ids import Json
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
-from mosaic.ui.tui.tabs.base import AppTab
+from mosaic.ui.tui.tabs.base import AppTab, stage_of
 from mosaic.ui.tui.tabs.train_presets import OTHER, ask_for_env, ask_for_settings, ask_to_save, read_settings
 from mosaic.ui.tui.train.cells import HEADING, form_cells
 from mosaic.ui.tui.train.log import LogTail, RunLog
@@ -344,7 +344,8 @@ class TrainTab(AppTab):
         self.query_one(LogPane).clear()
         self._show_log_pane(True)
         self.focus_main()
-        self.shell.aside(lambda: LogTail(backend.runs.run(run_id)), show)
+        stage = lambda details: stage_of(backend, details, self.shell.clock())  # noqa: E731
+        self.shell.aside(lambda: LogTail(backend.runs.run(run_id), stage), show)
 
     def _read_log(self) -> RunLog | None:
         tail = self._tail

@@ -39,7 +39,7 @@ def ask_for_env(tab: AppTab, current: str, take: Callable[[str | None], None]) -
 
         tab.app.push_screen(Choose("Environment", [*labels, OTHER], current), chosen)
 
-    tab.shell.aside(tab.backend.catalog.envs, choose)
+    tab.shell.prepare(tab.backend.catalog.envs, choose)
 
 
 def ask_for_settings(tab: AppTab, load: Callable[[Draft, str], None]) -> None:
@@ -68,7 +68,7 @@ def ask_for_settings(tab: AppTab, load: Callable[[Draft, str], None]) -> None:
 
         tab.app.push_screen(Choose("Load a preset", [*known, _BROWSE, _FILE]), chosen)
 
-    tab.shell.aside(lambda: list_presets(backend), choose)
+    tab.shell.prepare(lambda: list_presets(backend), choose)
 
 
 def read_settings(tab: AppTab, project: str, preset: str, load: Callable[[Draft, str], None]) -> None:

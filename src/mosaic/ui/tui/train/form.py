@@ -19,6 +19,7 @@ from mosaic.ui.web.data.draft import HIDDEN_WORKERS, LEARN, Checked, Draft, choi
 from mosaic.ui.web.data.env_info import EnvOffer
 from mosaic.ui.web.data.schema_fields import (
     FieldValues,
+    Group,
     SchemaField,
     as_text,
     complaints,
@@ -32,6 +33,7 @@ from mosaic.workers.presets import Preset, find_preset
 AGENT = "agent."  # prefix of the keys of agents' rows
 _PARAMS, _LIMIT, _RUN = "params", "limit", "run"
 _BASIC = {_LIMIT: "Run", _RUN: "Run", _PARAMS: "Options"}
+_FURTHER = "Advanced options"
 
 
 class _Seeds(BaseModel):
@@ -41,6 +43,7 @@ class _Seeds(BaseModel):
 class WorkerOffer(NamedTuple):
     algorithms: tuple[str, ...]
     configurations: tuple[PolicyConfiguration, ...]
+    by_algorithm: Mapping[str, tuple[PolicyConfiguration, ...]]  # of algorithms that cannot train all of them
 
 
 class FormRow(NamedTuple):
@@ -85,6 +88,7 @@ class TrainForm:
         return next(found, "")
 
     def rows(self, *, advanced: bool) -> Iterator[FormRow]:
+        """Yield the lines of the form; without `advanced`, the basic ones and those that were changed."""
         draft = self.draft
         yield FormRow("env", "Method", "Environment", draft.env, "What is trained in; ⏎ lists those that are known.")
         yield FormRow("worker", "Method", "Worker", draft.worker, "Plug-in that trains.")
@@ -93,10 +97,12 @@ class TrainForm:
         words = (self._configuration or "the worker's own").replace("_", " ")
         yield FormRow("configuration", "Method", "Policies", words, help, draft.paradigm is not None)
         yield from self._agent_rows()
-        for key in (*_BASIC, *(SECTIONS if advanced else ())):
-            title = _BASIC.get(key) or SECTIONS[key].title
-            for name in self._groups[key].fields:
-                yield self._field_row(key, name, title)
+        for key, title in _BASIC.items():
+            yield from self._field_rows(key, title, "basic")
+        for key, title in {_PARAMS: _FURTHER, **{key: section.title for key, section in SECTIONS.items()}}.items():
+            for row in self._field_rows(key, title, "advanced" if key == _PARAMS else "basic"):
+                if advanced or row.changed or row.problem:
+                    yield row
 
     def row(self, key: str) -> FormRow:
         return next(row for row in self.rows(advanced=True) if row.key == key)
@@ -183,6 +189,11 @@ class TrainForm:
         group, _, name = key.partition(".")
         return self._groups[group].effective(name) if group in self._groups else self._agents[key.removeprefix(AGENT)]
 
+    def _field_rows(self, key: str, title: str, group: Group) -> Iterator[FormRow]:
+        for name, field in self._groups[key].fields.items():
+            if field.group == group:
+                yield self._field_row(key, name, title)
+
     def _field_row(self, key: str, name: str, title: str) -> FormRow:
         group = self._groups[key]
         field, value = group.fields[name], group.effective(name)
@@ -198,7 +209,8 @@ class TrainForm:
 
     @property
     def _possible(self) -> tuple[PolicyConfiguration, ...]:
-        possible = self._workers[self.draft.worker].configurations
+        offer = self._workers[self.draft.worker]
+        possible = offer.by_algorithm.get(self.draft.algorithm, offer.configurations)
         return possible if self._look is None else tuple(name for name in possible if name in self._look.policies)
 
     @property
@@ -294,7 +306,9 @@ def _workers(backend: AppBackend, named: str) -> dict[str, WorkerOffer]:
         if row.capabilities is not None and (row.id == named or row.id not in HIDDEN_WORKERS):
             algorithms = cast(list[str], row.capabilities["algorithms"])
             configurations = cast(list[PolicyConfiguration], row.capabilities["paradigms"])
-            found[row.id] = WorkerOffer(tuple(algorithms), tuple(configurations))
+            fewer = cast(dict[str, list[PolicyConfiguration]], row.capabilities.get("algorithm_paradigms", {}))
+            by_algorithm = {name: tuple(possible) for name, possible in fewer.items()}
+            found[row.id] = WorkerOffer(tuple(algorithms), tuple(configurations), by_algorithm)
     return found
 
 

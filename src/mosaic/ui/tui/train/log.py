@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from mosaic.store.state import LIVE, State
@@ -23,13 +24,14 @@ class RunLog(NamedTuple):
     details: RunDetails
     lines: tuple[str, ...]
     written: int
+    stage: str  # why the run waits, or what its start is doing
 
 
 class LogTail:
     """Newest lines of one run; the files keep all of them."""
 
-    def __init__(self, run: BackendRun) -> None:
-        self._run = run
+    def __init__(self, run: BackendRun, stage: Callable[[RunDetails], str] = lambda details: "") -> None:
+        self._run, self._stage = run, stage
         self._lines: deque[str] = deque(maxlen=MOST_LINES)
         self._ends: dict[Stream, int] = {}
         self._begun: dict[Stream, str] = {}  # lines without an end so far
@@ -42,7 +44,7 @@ class LogTail:
             self._follow(stream)
             if details.state not in (*LIVE, State.QUEUED) and self._begun.get(stream):
                 self._add([self._begun.pop(stream)])
-        return RunLog(details, tuple(self._lines), self._count)
+        return RunLog(details, tuple(self._lines), self._count, self._stage(details))
 
     def _follow(self, stream: Stream) -> None:
         for _ in range(_MOST_PARTS):

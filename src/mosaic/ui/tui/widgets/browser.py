@@ -14,24 +14,27 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from mosaic.store.folders import SUFFIXES, FilePurpose, FolderRow
-from mosaic.ui.tui.backend.files import last_folder, remember_folder
-from mosaic.ui.tui.tabs.base import AppTab
+from mosaic.ui.tui.backend.files import LocalFiles, last_folder, remember_folder
+from mosaic.ui.tui.backend.protocol import FileSource
+from mosaic.ui.tui.tabs.base import AppTab, Shell
 
 _TITLES: dict[FilePurpose, str] = {
     "config": "Choose a configuration",
     "game": "Choose a game or an environment's file",
     "checkpoint": "Choose a checkpoint",
+    "episode": "Choose a recorded episode",
+    "folder": "Choose a folder",
 }
 _UP, _THIS = "..", "."  # ids of options that are not entries
 
 
-def browse(tab: AppTab, purpose: FilePurpose, take: Callable[[str], None]) -> None:
+def browse(tab: AppTab, purpose: FilePurpose, take: Callable[[str], None], files: FileSource | None = None) -> None:
     """Let the user choose a file or folder and call `take` with its path; the folder is remembered."""
-    files = tab.backend.files
+    files = files or tab.backend.files
     first = last_folder(files.place, purpose)
 
     def show(row: FolderRow) -> None:
-        tab.app.push_screen(FileBrowser(tab, purpose, row), lambda path: take(path) if path else None)
+        tab.app.push_screen(FileBrowser(tab.shell, files, purpose, row), lambda path: take(path) if path else None)
 
     def read() -> FolderRow:
         row = files.show("", purpose)
@@ -44,7 +47,7 @@ def browse(tab: AppTab, purpose: FilePurpose, take: Callable[[str], None]) -> No
         except MosaicError:
             return row  # the remembered folder is gone, or is not shown any more
 
-    tab.shell.aside(read, show)
+    tab.shell.prepare(read, show)
 
 
 class FileBrowser(ModalScreen[str | None]):
@@ -55,14 +58,13 @@ class FileBrowser(ModalScreen[str | None]):
         Binding("down", "into_list", show=False),
     ]
 
-    def __init__(self, tab: AppTab, purpose: FilePurpose, row: FolderRow) -> None:
+    def __init__(self, shell: Shell, files: FileSource, purpose: FilePurpose, row: FolderRow) -> None:
         super().__init__()
-        self._tab, self._purpose, self._row = tab, purpose, row
+        self._shell, self._files, self._purpose, self._row = shell, files, purpose, row
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            place = self._tab.backend.files.place
-            yield Static(f"{_TITLES[self._purpose]} · {place}", classes="title", markup=False)
+            yield Static(f"{_TITLES[self._purpose]} · {self._files.place}", classes="title", markup=False)
             yield Static("", id="browser-folder", markup=False)
             yield Input(placeholder="type to narrow the list", compact=True)
             yield OptionList(compact=True)
@@ -78,7 +80,7 @@ class FileBrowser(ModalScreen[str | None]):
         options = self.query_one(OptionList)
         options.clear_options()
         found = [Option(Text("../"), id=_UP)] if row.parent is not None and not words else []
-        if self._purpose != "config" and row.path and not words:
+        if self._purpose not in ("config", "episode") and row.path and not words:
             found.append(Option(Text("./  take this folder"), id=_THIS))
         for entry in row.entries:
             if all(word in entry.name.lower() for word in words):
@@ -110,25 +112,32 @@ class FileBrowser(ModalScreen[str | None]):
             self._take(chosen)
 
     def _open(self, folder: str) -> None:
-        files, purpose = self._tab.backend.files, self._purpose
+        files, purpose = self._files, self._purpose
 
         def show(row: FolderRow) -> None:
             self._row = row
             self.query_one(Input).value = ""
             self._fill()
 
-        self._tab.shell.aside(lambda: files.show(folder, purpose), show)
+        self._shell.prepare(lambda: files.show(folder, purpose), show)
 
     def _take(self, path: str) -> None:
-        place, folder, purpose = self._tab.backend.files.place, self._row.path, self._purpose
-        self._tab.shell.aside(lambda: remember_folder(place, purpose, folder), lambda _: None)
+        place, purpose = self._files.place, self._purpose
+        folder = path if purpose == "folder" else self._row.path
+        self._shell.aside(lambda: remember_folder(place, purpose, folder), lambda _: None)
         self.dismiss(path)
 
     def action_into_list(self) -> None:
-        self.query_one(OptionList).focus()
+        """Go to the entry after the one that Enter takes."""
+        self.query_one(OptionList).focus().action_cursor_down()
 
     def action_leave(self) -> None:
         self.dismiss(None)
+
+
+def browse_folders(tab: AppTab) -> Callable[[Callable[[str], None]], None]:
+    """Return a browser for a folder of this machine, also where the app shows a server's runs."""
+    return lambda take: browse(tab, "folder", take, LocalFiles())
 
 
 def reference_of(purpose: FilePurpose, path: str) -> str:

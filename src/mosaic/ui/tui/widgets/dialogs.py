@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from rich.console import RenderableType
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.events import Key
 from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
+
+Browse: TypeAlias = Callable[[Callable[[str], None]], None]
+"""Opens a file browser and passes on how a setting names what was chosen."""
+
+
+def _keys(browse: Browse | None) -> str:
+    return "[b]⏎[/b] accept   [b]esc[/b] cancel" + ("   [b]^o[/b] browse files" if browse else "")
+
+
+_CHOOSING = "[b]⏎[/b] choose   [b]esc[/b] cancel"
 
 
 class Confirm(ModalScreen[bool]):
@@ -39,12 +50,24 @@ class Confirm(ModalScreen[bool]):
 class Prompt(ModalScreen[dict[str, str] | None]):
     """Form of a few text fields; Enter in the last one accepts them all."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Cancel"),
+        Binding("enter", "accept", "Accept", priority=True),  # before later keys reach the field that has the focus
+        Binding("ctrl+o", "browse", "Browse", show=False),
+    ]
 
-    def __init__(self, title: str, fields: Mapping[str, str], placeholders: Mapping[str, str] | None = None) -> None:
-        """Show fields by their label, with their first values."""
+    def __init__(
+        self,
+        title: str,
+        fields: Mapping[str, str],
+        placeholders: Mapping[str, str] | None = None,
+        *,
+        browse: Browse | None = None,
+    ) -> None:
+        """Show fields by their label, with their first values; `browse` lets the user choose a file for the first."""
         super().__init__()
         self._title, self._fields, self._placeholders = title, dict(fields), dict(placeholders or {})
+        self._browse = browse
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -52,13 +75,17 @@ class Prompt(ModalScreen[dict[str, str] | None]):
             for label, value in self._fields.items():
                 yield Label(label)
                 yield Input(value, placeholder=self._placeholders.get(label, ""), compact=True)
-            yield Static("[b]⏎[/b] accept   [b]esc[/b] cancel", classes="keys")
+            yield Static(_keys(self._browse), classes="keys")
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
+    def action_browse(self) -> None:
+        if self._browse is not None:
+            self._browse(lambda text: setattr(self.query(Input).first(), "value", text))
+
+    def action_accept(self) -> None:
+        """Go to the next field; from the last one, accept them all."""
         inputs = list(self.query(Input))
-        if event.input is not inputs[-1]:
-            inputs[inputs.index(event.input) + 1].focus()
+        if self.focused in inputs[:-1]:
+            self.set_focus(inputs[inputs.index(self.focused) + 1])
             return
         self.dismiss(dict(zip(self._fields, (field.value.strip() for field in inputs), strict=True)))
 
@@ -82,7 +109,7 @@ class FieldEditor(ModalScreen[str | None]):
         check: Callable[[str], str],
         *,
         suggestions: Sequence[str] = (),
-        browse: Callable[[Callable[[str], None]], None] | None = None,
+        browse: Browse | None = None,
     ) -> None:
         """Begin with `text`; `check` returns why a text is invalid, or "".
 
@@ -99,8 +126,7 @@ class FieldEditor(ModalScreen[str | None]):
             yield Static(self._help, classes="faint", markup=False)
             yield Input(self._text, compact=True, suggester=self._suggester)
             yield Static("", id="field-problem", markup=False)
-            files = "   [b]^o[/b] browse files" if self._browse else ""
-            yield Static(f"[b]⏎[/b] accept   [b]esc[/b] cancel{files}", classes="keys")
+            yield Static(_keys(self._browse), classes="keys")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self.query_one("#field-problem", Static).update(self._check(event.value))
@@ -121,7 +147,7 @@ class FieldEditor(ModalScreen[str | None]):
 
 
 class Choose(ModalScreen[str | None]):
-    """List of choices; typing narrows it where it is long."""
+    """List of choices; typing narrows a long one, and goes to an entry of a short one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel"),
@@ -132,6 +158,7 @@ class Choose(ModalScreen[str | None]):
     def __init__(self, title: str, choices: Sequence[str], chosen: str = "") -> None:
         super().__init__()
         self._title, self._choices, self._chosen = title, list(choices), chosen
+        self._typed = ""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -139,6 +166,7 @@ class Choose(ModalScreen[str | None]):
             if len(self._choices) > self._LONG:
                 yield Input(placeholder="type to narrow the list", compact=True)
             yield OptionList(*map(_option, self._choices), compact=True)
+            yield Static(_CHOOSING, classes="keys")
 
     def on_mount(self) -> None:
         options = self.query_one(OptionList)
@@ -146,12 +174,23 @@ class Choose(ModalScreen[str | None]):
             options.highlighted = self._choices.index(self._chosen)
         (self.query(Input).first() if self.query(Input) else options).focus()
 
+    def on_key(self, event: Key) -> None:
+        """Go to the entry of a short list that begins with what was typed."""
+        if not event.is_printable or event.character is None or self.query(Input):
+            return
+        for typed in (self._typed + event.character.lower(), event.character.lower()):
+            found = next((place for place, text in enumerate(self._choices) if text.lower().startswith(typed)), None)
+            if found is not None:
+                self._typed, self.query_one(OptionList).highlighted = typed, found
+                return
+
     def on_input_changed(self, event: Input.Changed) -> None:
         words = event.value.lower().split()
         options = self.query_one(OptionList)
         options.clear_options()
         options.add_options([_option(text) for text in self._choices if all(word in text.lower() for word in words)])
         options.highlighted = 0 if options.option_count else None
+        self.query_one(".keys", Static).update(_CHOOSING if options.option_count else "Nothing matches.")
 
     def on_input_submitted(self) -> None:
         options = self.query_one(OptionList)
@@ -162,7 +201,8 @@ class Choose(ModalScreen[str | None]):
         self.dismiss(event.option.id)
 
     def action_into_list(self) -> None:
-        self.query_one(OptionList).focus()
+        """Go to the entry after the one that Enter takes."""
+        self.query_one(OptionList).focus().action_cursor_down()
 
     def action_leave(self) -> None:
         self.dismiss(None)

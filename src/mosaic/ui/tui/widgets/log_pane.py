@@ -41,7 +41,9 @@ class LogPane(Vertical):
         """Add the lines that are new."""
         details = log.details
         colour = STATE_COLOURS.get(details.state, "#d5dbe3")
-        head = f"[b]{escape(details.run_id)}[/b] [{colour}]{details.state}[/] · {details.env_steps or 0:,} env steps"
+        name = escape(f"{details.name} ({details.run_id})" if details.name else details.run_id)
+        head = f"[b]{name}[/b] [{colour}]{details.state}[/] · {details.env_steps or 0:,} env steps"
+        head += f"\n{escape(log.stage)}" if log.stage else ""
         reason = f"\n[{colour}]{escape(details.reason)}[/]" if details.reason else ""
         self.query_one("#log-head", Static).update(head + reason)
         new = min(log.written - self._count, len(log.lines))

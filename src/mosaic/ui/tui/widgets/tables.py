@@ -14,11 +14,13 @@ Cells = Sequence[str | Text]
 
 
 class KeyedTable(DataTable[str | Text]):
-    """Table of rows by key; left and right change tabs, as everywhere."""
+    """Table of rows by key; left and right change tabs, as everywhere, Home and End go to the first and last row."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "app.step_tab(-1)", show=False),
         Binding("right", "app.step_tab(1)", show=False),
+        Binding("home", "scroll_top", show=False),
+        Binding("end", "scroll_bottom", show=False),
         Binding("enter", "app.open", "Open", key_display="⏎"),
     ]
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from html import escape
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from nicegui import app, events, run, ui
 
 from mosaic.core.version import VERSION
 from mosaic.server.context import ServerContext
 from mosaic.ui.web.components.icons import LOGO, icon
+from mosaic.ui.web.components.theme import env_title
 from mosaic.ui.web.components.widgets import box, button, pill, problem, raw, set_html, text_input
+from mosaic.ui.web.data.env_info import catalog
 from mosaic.ui.web.data.facts import Facts
 
 NAV = (
@@ -22,9 +24,16 @@ NAV = (
     ("/evaluate", "Evaluate", "evaluate", "e"),
     ("/export", "Export", "export", "x"),
 )
+_BELOW = {
+    "/replay": "/play",
+    "/demos": "/play",
+    "/ladder": "/evaluate",
+    "/tune": "/runs",
+}  # pages without an entry of their own
 _LOG = logging.getLogger(__name__)
 _REFRESH_S = 6.0
-_FOUND = 8
+_FOUND = 9
+_ENVS = 4  # places kept for environments, however many runs are found
 
 
 class PageLayout:
@@ -33,7 +42,7 @@ class PageLayout:
     def __init__(self, context: ServerContext, facts: Facts, addresses: set[str]) -> None:
         self.context, self.facts = context, facts
         self._nav = [entry for entry in NAV if entry[0] in addresses]
-        self._dark = ui.dark_mode(app.storage.user.get("dark", True))
+        self._dark = ui.dark_mode(app.storage.user.get("dark"))  # None: as the operating system prefers
         self._links: dict[str, list[ui.element]] = {href: [] for href, *_ in self._nav}
         self._palette = self._make_palette()
         raw("Skip to content", "sr", "a").props('href="#main"')
@@ -66,10 +75,11 @@ class PageLayout:
     def _top(self) -> None:
         with box("m-top"):
             self._crumb = raw("", "m-crumb clip")
-            label = f"{icon('search')}<span>Search or jump to…</span><kbd>⌘K</kbd>"
+            label = f"{icon('search')}<span>Search or jump to…</span><kbd class=mac>⌘K</kbd><kbd class=pc>Ctrl K</kbd>"
             search = raw(label, "m-search", "button").props('type=button aria-label="Search or jump to"')
             search.on("click", self._open_palette, [])
-            button(glyph="sun", kind="ghost", label="Light or dark", on_click=self._flip)
+            flip = button(glyph="sun", kind="ghost", label="Light or dark")
+            flip.on("click", self._flip, js_handler="() => emit(document.body.classList.contains('body--dark'))")
 
     def _side(self) -> None:
         with box("m-side", "nav").props('aria-label="Main"'):
@@ -98,31 +108,50 @@ class PageLayout:
         )
 
     def _make_palette(self) -> ui.dialog:
-        with ui.dialog() as dialog, box("m-panel").props('role=dialog aria-label="Search"'), box("m-body"):
-            self._field = text_input("Type a page or a run", lambda _: self._fill_palette(), glyph="search")
+        with ui.dialog() as dialog, box("m-panel m-palette").props('role=dialog aria-label="Search"'), box("m-body"):
+            self._field = text_input(
+                "Type a page, a run or an environment", lambda _: self._fill_palette(), glyph="search"
+            )
             self._field.props("autofocus").classes("fill")
             # The text is sent with the key: the last input event may not have arrived yet.
             self._field.on("keydown.enter", self._open_first, js_handler="(event) => emit(event.target.value)")
             self._results = box("stack gap-1")
         return dialog
 
-    def _open_palette(self) -> None:
+    async def _open_palette(self) -> None:
         self._field.value = ""
-        self._fill_palette()
         self._palette.open()
+        await self._fill_palette()
 
-    def _entries(self, wanted: str) -> list[tuple[str, str, str, str]]:
+    async def _entries(self, wanted: str) -> list[tuple[str, str, str, str]]:
+        """Return the pages, runs and environments whose names have all words; the first catalog takes a moment."""
         pages = [(name, href, glyph, "page") for href, name, glyph, _ in self._nav]
+        pages.append(("Tune: searches for good options", "/tune", "search", "page"))
         runs = [
             (f"{row.name or row.run_id} {row.env}", f"/runs/{quote(row.run_id)}", "runs", str(row.state))
             for row in self.facts.rows()
         ]
-        return [entry for entry in (*pages, *runs) if wanted.lower() in entry[0].lower()][:_FOUND]
+        envs = [
+            (
+                f"Train in {env_title(entry.id)} {entry.id}",
+                f"/train?{urlencode({'env': entry.id})}",
+                "train",
+                "environment",
+            )
+            for entry in await run.io_bound(catalog) or ()
+            if entry.installed
+        ]
+        words = wanted.lower().split()
+        found = [
+            [entry for entry in kind if all(word in entry[0].lower() for word in words)] for kind in (pages, runs, envs)
+        ]
+        room = _FOUND - min(_ENVS, len(found[2])) if words else _FOUND
+        return [*(found[0] + found[1])[:room], *found[2]][:_FOUND]
 
-    def _fill_palette(self) -> None:
+    async def _fill_palette(self) -> None:
+        found = await self._entries(self._field.value or "")
         self._results.clear()
         with self._results:
-            found = self._entries(self._field.value or "")
             for name, href, glyph, note in found:
                 label = (
                     f'{icon(glyph)}<span class="clip" style="display:inline">{escape(name)}</span>'
@@ -133,20 +162,19 @@ class PageLayout:
             if not found:
                 raw("Nothing is called that.", "m-note")
 
-    def _open_first(self, event: events.GenericEventArguments) -> None:
-        found = self._entries(str(event.args or ""))
+    async def _open_first(self, event: events.GenericEventArguments) -> None:
+        found = await self._entries(str(event.args or ""))
         if found:
             self._palette.close()
             ui.navigate.to(found[0][1])
 
-    def _flip(self) -> None:
-        self._dark.toggle()
-        app.storage.user["dark"] = self._dark.value
+    def _flip(self, event: events.GenericEventArguments) -> None:
+        self._dark.value = app.storage.user["dark"] = not event.args
 
     def _mark(self, path: str) -> None:
         path = path.partition("?")[0]
         for href, links in self._links.items():
-            here = path == href or (href != "/" and path.startswith(href))
+            here = path == href or (href != "/" and path.startswith(href)) or _BELOW.get(path) == href
             for link in links:
                 if here:
                     link.classes(add="on").props("aria-current=page")

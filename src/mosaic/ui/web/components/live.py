@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from urllib.parse import quote, urlencode
 
 from nicegui import events, ui
 
-from mosaic.ui.web.components.widgets import button
+from mosaic.ui.web.components.theme import clipped, series_key
+from mosaic.ui.web.components.widgets import box, button, toggle
 
 MOST_SOURCES = 20  # more curves in one chart cannot be told apart
 FEW_CURVES = 6  # live_feed.js: beyond this, no bands, and a list of names instead of a name at each curve's end
@@ -84,6 +86,11 @@ class LiveFeed(ui.element, component="../static/live_feed.js"):
         self.props["charts"] = [each for each in self.props["charts"] if each["id"] not in gone]
         self.update()
 
+    def set_stride(self, curves: int) -> None:
+        """Set how many places each source takes, so that its colours do not depend on which charts are drawn."""
+        self.props["stride"] = max(1, curves)
+        self.update()
+
     def begin(self) -> None:
         """Let the browser request the first chart's curves at once, while it still loads the code that draws them."""
         if self.client.has_socket_connection or not self.props["charts"]:
@@ -117,6 +124,21 @@ class LiveFeed(ui.element, component="../static/live_feed.js"):
     def set_bands(self, on: bool) -> None:
         self.run_method("set_bands", on)
 
+    def set_log(self, on: bool) -> None:
+        """Draw values on a logarithmic scale; those of 0 or less are left out."""
+        self.run_method("set_log", on)
+
+    def set_pinned(self, label: str | None) -> None:
+        """Draw the curves of this label in front of all others; None: draw all alike."""
+        self.run_method("set_pinned", label)
+
+    def show_checkpoints(self, checkpoints: Iterable[tuple[int, bool]]) -> None:
+        """Mark the env steps of checkpoints, each with whether it is the best."""
+        marks = [{"x": env_steps, "best": best} for env_steps, best in checkpoints]
+        if marks != self.props.get("checkpoints", []):
+            self.props["checkpoints"] = marks
+            self.update()
+
     def set_shown(self, label: str, on: bool) -> None:
         self.run_method("set_shown", label, on)
 
@@ -133,6 +155,50 @@ class LiveFeed(ui.element, component="../static/live_feed.js"):
 
     def save_csv(self, chart: ui.echart) -> None:
         self.run_method("save_csv", chart.id)
+
+
+class SeriesChips:
+    """A chip for each curve, which hides and shows it, with a button that pins it in front of the others."""
+
+    def __init__(self, feed: LiveFeed) -> None:
+        self._feed = feed
+        self._hidden: set[str] = set()
+        self._pinned: str | None = None
+        self._drawn: dict[str, int] | None = None
+        self._row = box("row wrap r-chips")
+
+    def show(self, places: Mapping[str, int]) -> None:
+        """Show chips of these labels, each with the place of its curve; there are none for a single curve."""
+        if places == self._drawn:
+            return
+        self._drawn = dict(places)
+        if self._pinned is not None and self._pinned not in places:
+            self._pin(None)
+        self._draw()
+
+    def _draw(self) -> None:
+        places = self._drawn or {}
+        self._row.clear()
+        self._row.set_visibility(len(places) > 1)
+        with self._row:
+            for label, place in places.items() if len(places) > 1 else ():
+                pinned = label == self._pinned
+                with box("r-chip" + (" on" if pinned else "")):
+                    name = f"{series_key(place)}{clipped(label)}"
+                    chip = toggle(name, label not in self._hidden, partial(self._show, label))
+                    chip.props["title"] = f"Hide or show {label}"
+                    pin = button(glyph="pin", kind="ghost small", label=f"Pin {label}")
+                    pin.props(f"aria-pressed={str(pinned).lower()}")
+                    pin.on("click", partial(self._pin, None if pinned else label), [])
+
+    def _show(self, label: str, on: bool) -> None:
+        self._hidden.discard(label) if on else self._hidden.add(label)
+        self._feed.set_shown(label, on)
+
+    def _pin(self, label: str | None) -> None:
+        self._pinned = label
+        self._feed.set_pinned(label)
+        self._draw()
 
 
 def way_back(feed: LiveFeed) -> ui.html:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from mosaic.config.file_formats import read_json
 from mosaic.core.ids import Json, JsonObject
 from mosaic.ui.web.components.icons import icon
-from mosaic.ui.web.components.widgets import box, raw, select
+from mosaic.ui.web.components.widgets import box, button, raw, select, set_html
 from mosaic.ui.web.data.schema_fields import (
     FieldValues,
     SchemaField,
@@ -43,9 +43,13 @@ class SchemaForm:
         self._on_change = on_change
         fields = [field for field in fields_of(model) if not only or field.name in only]
         self._fields = FieldValues(fields, values, partial(complaints, model), defaults)
+        self._lines: dict[str, _Line] = {}
+        self._text, self._all = "", False  # searched for, and whether advanced fields are shown
         self.element = box("stack t-form")
         with self.element:
-            self._lines = {field.name: _Line(field, self._fields.defaults[field.name], self._take) for field in fields}
+            self._places = {field.name: box() for field in fields}  # advanced fields are built when they are shown
+            self._more = button("", self._show_all, kind="ghost small").classes("t-more")
+            self._none = raw("No option is called that.", "m-note")
         self.show()
 
     @property
@@ -61,6 +65,51 @@ class SchemaForm:
         """Update the fields to the current values."""
         for name, line in self._lines.items():
             line.show(self._fields.effective(name), name in self._fields.values)
+        self._arrange()
+
+    def search(self, text: str) -> None:
+        """Show only fields whose name or help has all words, the advanced ones too."""
+        self._text = text.lower()
+        self._arrange()
+
+    def point_at(self, name: str, problem: str) -> bool:
+        """Show a problem at a field, which becomes visible; return whether the form has that field."""
+        if name not in self._places:
+            return False
+        if problem:
+            self._show_line(name)
+        if name in self._lines and name not in self._fields.problems:
+            self._lines[name].complain(problem)
+        return True
+
+    def _show_all(self) -> None:
+        self._all = not self._all
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Show basic fields, changed ones and what was searched for; the others on request."""
+        words = self._text.split()
+        hidden = 0
+        for name, field in self._fields.fields.items():
+            found = f"{name} {field.title} {field.help}".lower()
+            basic = self._all or field.group == "basic" or name in self._fields.values or name in self._fields.problems
+            if all(word in found for word in words) if words else basic:
+                self._show_line(name)
+            else:
+                self._places[name].set_visibility(False)
+                hidden += 1
+        advanced = sum(field.group == "advanced" for field in self._fields.fields.values())
+        set_html(self._more, "Show basic options only" if self._all else f"Show {hidden} advanced options")
+        self._more.set_visibility(bool(advanced and not words and (hidden or self._all)))
+        self._none.set_visibility(bool(words and hidden == len(self._places)))
+
+    def _show_line(self, name: str) -> None:
+        place, field = self._places[name], self._fields.fields[name]
+        if name not in self._lines:
+            with place:
+                self._lines[name] = _Line(field, self._fields.defaults[name], self._take)
+            self._lines[name].show(self._fields.effective(name), name in self._fields.values)
+        place.set_visibility(True)
 
     def read(self, values: Mapping[str, Json]) -> str:
         """Take a whole document of settings; return why it is invalid, or "" if it was taken."""
@@ -91,7 +140,7 @@ class _Line:
             self._widget = self._make()
             with box("row"):
                 hint = f' <span class="t-bounds">{escape(field.bounds)}</span>' if field.bounds else ""
-                raw(escape(field.help) + hint, "help grow")
+                raw(escape(field.words) + hint, "help grow")
                 back = raw(icon("reset"), "m-btn ghost small icon reset", "button").props("type=button")
                 back.props["aria-label"] = back.props["title"] = f"{field.title}: back to {words}"
                 back.on("click", self._reset, [])

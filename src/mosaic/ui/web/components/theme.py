@@ -10,12 +10,13 @@ from pathlib import Path
 
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE, State
-from mosaic.store.views import RunRow
+from mosaic.store.views import LabelledRun
 
 SERIES = tuple(f"var(--s{number})" for number in range(1, 7))
 DASHES = ("", "6 3", "2 2.5", "8 3 2 3", "4 4", "8 3 2 3 2 3")  # a series is told apart by its dash even without colour
 _ENVS = Path(__file__).parent.parent / "static" / "envs"
 _MINUS, _THIN = "\u2212", "\u202f"
+_TAIL = 6  # characters at the end of a name that are always shown
 
 
 def series_look(place: int) -> tuple[str, str]:
@@ -112,9 +113,18 @@ def env_picture(env: str) -> str | None:
     return name if (_ENVS / f"{name}.webp").exists() else None
 
 
-def title(row: RunSummary | RunRow) -> str:
+def title(row: RunSummary | LabelledRun) -> str:
     """Return the run's name, or its id; members of a seed group are numbered by their names."""
     return row.name or row.run_id
+
+
+def clipped(name: str) -> str:
+    """Return a name that is shortened in its middle where there is no room: names of seeds differ at their ends."""
+    head, tail = (name[:-_TAIL], name[-_TAIL:]) if len(name) > 2 * _TAIL else (name, "")
+    return (
+        f'<b class="strong m-name" title="{escape(name)}"><span class="clip">{escape(head)}</span>'
+        f"<span>{escape(tail)}</span></b>"
+    )
 
 
 def method(row: RunSummary) -> str:
@@ -129,5 +139,15 @@ def spark_kind(row: RunSummary) -> str:
 
 
 def search_text(row: RunSummary) -> str:
-    parts = (row.run_id, row.name, row.env, env_title(row.env), method(row), row.group, row.project, *row.tags)
+    parts = (
+        row.run_id,
+        row.name,
+        row.env,
+        env_title(row.env),
+        method(row),
+        row.group,
+        row.project,
+        *row.tags,
+        row.note,
+    )
     return " ".join(parts).lower()

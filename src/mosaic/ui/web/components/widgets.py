@@ -44,7 +44,7 @@ def panel(
             with box("", "header"):
                 raw(escape(title), "m-h2", f"h{level}")
                 if hint:
-                    raw(hint, "small faint clip", "span")
+                    raw(escape(hint), "small faint clip", "span")
                 end = box("end")
         else:
             end = box().style("display:none")
@@ -84,10 +84,13 @@ def link_button(text: str, href: str, *, glyph: str = "", kind: str = "") -> ui.
     return element
 
 
-def line_link(title: str, words: str, href: str) -> None:
+def line_link(title: str, words: str, href: str, hover: str = "") -> None:
     """Show a line of a list that links to a page."""
     text = f'<span class="clip">{escape(title)}</span><span class="faint small">{escape(words)}</span>'
-    raw(text, "p-line", "a").props["href"] = href
+    link = raw(text, "p-line", "a")
+    link.props["href"] = href
+    if hover:
+        link.props["title"] = hover
 
 
 class Segmented(ui.element):

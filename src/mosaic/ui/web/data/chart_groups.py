@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mosaic.telemetry.events.event import AXES
@@ -34,6 +35,7 @@ _TITLES = {
     "time_split/learning": "Seconds in learning per iteration",
 }
 _FIRST = (RETURN, RATING, EVALUATED, AGAINST, LENGTH)
+_FIRST_IN_SELF_PLAY = (RATING, AGAINST, EVALUATED, RETURN, LENGTH)
 _LEAVES_LAST = (
     "reward_min",
     "reward_max",
@@ -54,8 +56,8 @@ class Family:
     curves: dict[str, str]
 
 
-def families(names: Iterable[str]) -> list[Family]:
-    """Return the charts, those that are looked at most first.
+def families(names: Iterable[str], *, self_play: bool = False) -> list[Family]:
+    """Return the charts, those that are looked at most first: in self-play the return tells nothing.
 
     An evaluation has one event for each opponent, so with several of them only curves by opponent are curves.
     """
@@ -72,12 +74,24 @@ def families(names: Iterable[str]) -> list[Family]:
     for curves in found.values():
         if len(curves) == 2 and ALL in curves:
             del curves[next(label for label in curves if label != ALL)]  # the only policy equals the mean over all
-    return [Family(title, found[title]) for title in sorted(found, key=lambda title: _rank(title, found[title]))]
+    first = _FIRST_IN_SELF_PLAY if self_play else _FIRST
+    order = sorted(found, key=lambda title: _rank(title, found[title], first))
+    return [Family(title, {label: found[title][label] for label in _in_order(found[title])}) for title in order]
+
+
+def measure_title(metric: str) -> str:
+    """Return the title of the chart that has this metric."""
+    return _place(metric)[0]
 
 
 def policies_of(found: Iterable[Family]) -> list[str]:
     """Return every label that is drawn, in a fixed order, so that a policy has one colour in all charts."""
-    return sorted({label for family in found for label in family.curves}, key=lambda label: (label != ALL, label))
+    return _in_order({label for family in found for label in family.curves})
+
+
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """Return a key that sorts numbers in names by their values: policy_2 before policy_10."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text) if part)
 
 
 def _is_detail(name: str) -> bool:
@@ -107,11 +121,15 @@ def _title(measure: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _rank(title: str, curves: Mapping[str, str]) -> tuple[int, str]:
+def _rank(title: str, curves: Mapping[str, str], first: Sequence[str]) -> tuple[int, tuple[tuple[int, str], ...]]:
     """Return the place of a chart: users' own metrics before those of the learner."""
-    if title in _FIRST:
-        return _FIRST.index(title), title
+    if title in first:
+        return first.index(title), ()
     if any(word.replace("_", " ") in title.lower() for word in _LEAVES_LAST) or "per iteration" in title:
-        return len(_FIRST) + 2, title
+        return len(first) + 2, natural(title)
     own = any("custom_metrics/" in name for name in curves.values())
-    return len(_FIRST) + (not own), title
+    return len(first) + (not own), natural(title)
+
+
+def _in_order(labels: Iterable[str]) -> list[str]:
+    return sorted(labels, key=lambda label: (label != ALL, natural(label)))

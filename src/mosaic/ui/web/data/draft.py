@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mosaic.config.loading import dump_run_config, parse_run_config
@@ -17,6 +17,9 @@ from mosaic.core.plugins import plugins
 from mosaic.core.reference import split_reference
 from mosaic.policies.mapping import PolicyMapping
 from mosaic.runs.trainer import group_members
+from mosaic.store.labels import read_labels
+from mosaic.store.origin import read_origin
+from mosaic.store.run_folder import RunFolder, short_env
 from mosaic.workers.api import WorkerCapabilities
 from mosaic.workers.registry import load_worker
 from mosaic.workers.resolution import resolve
@@ -98,6 +101,33 @@ class Draft:
         }
         document.update({key: value for key, value in further.items() if value})
         return document
+
+
+def draft_of_run(folder: RunFolder) -> Draft:
+    """Return a draft with what was asked of a run, to train again with changes, under a name of its own."""
+    origin = read_origin(folder)
+    config = parse_run_config(origin.asked) if origin else folder.read_config()
+    draft = Draft.of(parse_run_config(config.model_dump(mode="json", exclude_defaults=True)))
+    labels = read_labels(folder)
+    draft.name, draft.tags = next_name(labels.name_of(config)), labels.tags_of(config)
+    draft.further.pop("run_id", None)
+    return draft
+
+
+def suggest_name(draft: Draft, taken: Collection[str]) -> str:
+    """Return a short name: env and algorithm, and a number where that is taken."""
+    name = "-".join(filter(None, (short_env(draft.env), draft.algorithm.replace("_", "-"))))
+    while name in taken or f"{name}-1" in taken:  # NAME-1 is the first run of a seed group
+        name = next_name(name)
+    return name
+
+
+def next_name(name: str) -> str:
+    """Return walk-2 for walk, and walk-3 for walk-2."""
+    start, dash, number = name.rpartition("-")
+    if dash and number.isdigit():
+        return f"{start}-{int(number) + 1}"
+    return f"{name}-2" if name else ""
 
 
 def rules_of(rows: Mapping[AgentID, str], default: Mapping[AgentID, str]) -> dict[AgentID, PolicyID]:

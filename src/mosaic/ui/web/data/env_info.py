@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +14,7 @@ from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.plugins import plugins
 from mosaic.envs.catalog import describe_incentives, entries, make_env
-from mosaic.envs.env import EnvSpec
+from mosaic.envs.env import Env, EnvSpec
 from mosaic.envs.family import EnvEntry
 from mosaic.envs.shared_env import sharing_envs
 from mosaic.envs.spaces import describe_space
@@ -44,6 +45,11 @@ class EnvLook:
         return f"{order} · {describe_incentives(self.incentives, self.shared_reward)}"
 
     @property
+    def full_words(self) -> str:
+        """Return the same where nothing beside it says that the number is one of agents."""
+        return self.words.replace(" ", " agents ", 1) if len(self.agents) > 1 else self.words
+
+    @property
     def card_words(self) -> str:
         """Return the number of agents and their incentives, as short as a card."""
         if self.incentives in ("single", "unknown") or not self.agents:
@@ -68,10 +74,19 @@ def catalog() -> tuple[EnvEntry, ...]:
     return tuple(entries())
 
 
+_MAKING = threading.Lock()
+
+
+def make_alone(env: EnvID) -> Env:
+    """Make an env while no other thread of the pages does: two that load MuJoCo at once would end the process."""
+    with _MAKING:
+        return make_env(env)
+
+
 @cache
 def look_at(env: EnvID) -> EnvLook:
     """Create an env and return facts about it; raise if it cannot be created."""
-    made = make_env(env)
+    made = make_alone(env)
     try:
         spec = made.spec
     finally:

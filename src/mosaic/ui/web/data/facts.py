@@ -26,12 +26,15 @@ from mosaic.store.state import LIVE
 from mosaic.store.views import CurvePoints, RunDetails, curve_of, details_of
 from mosaic.telemetry.curves.curves import Curves
 from mosaic.telemetry.events.event import MetricEvent
+from mosaic.ui.cli.group_results import settings_key
 from mosaic.ui.series import seed_group
 from mosaic.ui.web.data.draft import Checked, check
 from mosaic.ui.web.data.env_info import EnvLook, look_at
-from mosaic.ui.web.data.progress import Iteration, StartStage
+from mosaic.ui.web.data.progress import Iteration
 
 _BYTES = 256 << 10
+_COMPILING = "compiling"
+_START_BYTES = 32 << 10  # has the start of a run
 
 
 def _newest(folder: RunFolder, *kinds: str) -> Iterator[MetricEvent]:
@@ -67,14 +70,31 @@ def last_iteration(folder: RunFolder) -> Iteration:
     return found
 
 
-def start_stage(folder: RunFolder) -> StartStage | None:
-    """Return what the start of a run is doing; None once it has sampled."""
-    for event in _newest(folder, "iteration", "stage", "compiling"):
-        if event["kind"] != "iteration":
-            return StartStage(str(event.get("message", "")), event["timestamp"] if event["kind"] == "stage" else None)
-        if event.get("env_steps"):
-            return None
-    return None
+def settings_of(folder: RunFolder) -> tuple[str, Mapping[str, Json]]:
+    config = json.loads(folder.config.read_bytes())
+    return settings_key(config), config
+
+
+def start_phases(folder: RunFolder, queued_at: float) -> list[tuple[float, str]]:
+    """Return when each part of the first attempt's start began, until its first env steps."""
+    found = [(queued_at, "Submitted")]
+    if not folder.metrics.exists():
+        return found
+    with folder.metrics.open("rb") as file:
+        lines = file.read(_START_BYTES).split(b"\n")[:-1]
+    for line in lines:
+        event: MetricEvent = json.loads(line)
+        match event.get("kind"):
+            case "started":
+                found.append((event["timestamp"], "The worker's process has started"))
+            case "compiling" if found[-1][1].startswith(_COMPILING):  # the last one says how long it took
+                found[-1] = (found[-1][0], str(event.get("message")))
+            case "stage" | "compiling" | "equipped" if event.get("message"):
+                found.append((event["timestamp"], str(event.get("message"))))
+            case "iteration" if event.get("env_steps"):
+                found.append((event["timestamp"], f"First report, at {event['env_steps']:,} env steps"))
+                break
+    return found
 
 
 T = TypeVar("T")
@@ -95,9 +115,19 @@ class Facts:
         self._lock = Lock()
         self._meter = MachineMeter(gpus=False)
 
-    def rows(self) -> list[RunSummary]:
-        """Return all runs, newest first."""
-        return self._fresh("rows", self._context.store.index.list)
+    def rows(self, *, hidden: bool = False) -> list[RunSummary]:
+        """Return the runs, newest first, without those hidden from lists unless they are asked for."""
+        every = self._fresh("rows", self._context.store.index.list)
+        return every if hidden else [row for row in every if not row.hidden]
+
+    def queue(self) -> dict[str, str]:
+        """Return the queued runs in the order in which they will start, and why each waits."""
+        return self._fresh("queue", self._context.dispatcher.queue)
+
+    def settings(self, row: RunSummary) -> tuple[str, Mapping[str, Json]]:
+        """Return a key that runs with the same settings except their seed share, and the configuration."""
+        folder = self._context.store.folder(row.run_id)
+        return self._fresh(("settings", row.run_id), lambda: settings_of(folder), 60.0)
 
     def projects(self) -> list[ProjectRow]:
         """Return the known projects, the last used first; a list that cannot be read is one row that says why."""
@@ -141,17 +171,18 @@ class Facts:
         """Return the run's newest iteration event."""
         return self._fresh(("iteration", run_id), lambda: last_iteration(self._context.folder(run_id)))
 
-    def stage(self, run_id: str) -> StartStage | None:
-        """Return what the start of the run is doing."""
-        return self._fresh(("stage", run_id), lambda: start_stage(self._context.folder(run_id)))
+    def phases(self, details: RunDetails) -> list[tuple[float, str]]:
+        """Return when each part of the run's start began."""
+        folder = self._context.folder(details.run_id)
+        return self._fresh(("phases", details.run_id), lambda: start_phases(folder, details.queued_at))
 
     def names(self, run_id: str) -> tuple[str, ...]:
         """Return the name of every metric that the run has reported so far."""
         return self._fresh(("names", run_id), lambda: Curves(self._context.folder(run_id).path).names(), _NAMES_FRESH_S)
 
     def spark(self, row: RunSummary) -> list[float | None]:
-        """Return the reward so far in a few points; it changes only when the run does."""
-        key = ("spark", row.run_id, row.state, row.env_steps)
+        """Return the run's score so far in a few points; it changes only when the run does."""
+        key = ("spark", row.run_id, row.state, row.env_steps, row.measure)
         return self._fresh(key, lambda: self._spark(row), 3600.0)
 
     def trend(self, run_id: str) -> CurvePoints:
@@ -207,7 +238,7 @@ class Facts:
         return [FindingRow.model_validate(finding, from_attributes=True) for finding in self._context.doctor()]
 
     def _spark(self, row: RunSummary) -> list[float | None]:
-        return curve_of(self._context.store.folder(row.run_id), REWARD, buckets=_SPARK_POINTS).mean
+        return curve_of(self._context.store.folder(row.run_id), row.measure, buckets=_SPARK_POINTS).mean
 
     def _forget(self, key: Hashable) -> None:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -24,17 +25,6 @@ class Iteration(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class StartStage:
-    """Stage of a run's start, before its first samples: starting Ray, building the algorithm, compiling."""
-
-    message: str
-    began: float | None  # time; None if the message itself counts the seconds
-
-    def text(self, now: float) -> str:
-        return self.message if self.began is None else f"{self.message} … {max(0.0, now - self.began):.0f} s"
-
-
-@dataclass(frozen=True, slots=True)
 class RunProgress:
     done: int
     target: int | None
@@ -45,6 +35,11 @@ class RunProgress:
     @property
     def share(self) -> float | None:
         return None if not self.target else min(1.0, self.done / self.target)
+
+
+def queue_words(run_id: str, queue: Mapping[str, str]) -> str:
+    """Return a queued run's place, and why it waits; `queue` has the reasons of all, in the order of their starts."""
+    return f"Number {[*queue].index(run_id) + 1} in the queue. {queue[run_id]}".rstrip() if run_id in queue else ""
 
 
 def progress_of(details: RunDetails, iteration: Iteration) -> RunProgress:

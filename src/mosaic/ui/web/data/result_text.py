@@ -11,7 +11,15 @@ from typing import Any, Literal
 
 from mosaic.core.ids import PolicyID
 from mosaic.ui.web.components.theme import duration, number
-from mosaic.ui.web.data.results import EvaluationDocument, PairScore, ReturnDocument, TournamentDocument, score_of
+from mosaic.ui.web.data.results import (
+    EvaluationDocument,
+    Interval,
+    PairScore,
+    Reports,
+    ReturnDocument,
+    TournamentDocument,
+    score_of,
+)
 
 _Z = 1.96  # rating ± this many standard deviations holds 95 %
 
@@ -76,7 +84,12 @@ def interval(row: ReturnDocument) -> str:
 
 def short(policy: PolicyID) -> str:
     """Return a reference short enough for a column: a run's name without the prefix."""
-    return policy.removeprefix("run:").replace(":depth=", " ").replace(":elo=", " ")
+    return model_alone(policy).removeprefix("run:").replace(":depth=", " ").replace(":elo=", " ")
+
+
+def model_alone(policy: PolicyID) -> str:
+    """Return a language model's reference without its address and options; others as they are."""
+    return policy.partition(",")[0] if policy.startswith("llm:") else policy
 
 
 def ratings_table(result: TournamentDocument) -> str:
@@ -99,7 +112,7 @@ def ratings_table(result: TournamentDocument) -> str:
         s_low, s_high = row["score_ci95"]
         body += (
             f'<tr><td><span class="row" style="gap:10px">{rank(place)}<span class="clip wide mono" '
-            f'title="{escape(row["policy"])}">{escape(row["policy"])}</span></span></td>'
+            f'title="{escape(row["policy"])}">{escape(model_alone(row["policy"]))}</span></span></td>'
             f'<td class="hide-phone" style="width:34%">{forest}</td>'
             f'<td class="num"><b class="strong">{value:.0f}</b> <span class="faint">± {half:.0f}</span></td>'
             f'<td class="num muted hide-phone" title="{s_low:.0%} to {s_high:.0%}">{row["score_mean"]:.1%}</td></tr>'
@@ -153,6 +166,36 @@ def agents_table(result: EvaluationDocument, what: Literal["agents", "policies"]
         f"<span>{number(low)}</span><span>{number(high)}</span></span></th>"
         f'<th class="num">Return</th>{won}</tr></thead><tbody>{body}</tbody></table>'
     )
+
+
+def reports_table(policies: Mapping[PolicyID, Reports]) -> str:
+    """Return the table of what policies reported about their decisions; empty where none did."""
+    body = ""
+    for policy, reports in policies.items():
+        if reports:
+            body += f'<tr><th colspan="4" class="mono" title="{escape(policy)}">{escape(short(policy))}</th></tr>'
+        for name, row in reports.items():
+            scale, unit = (100, " %") if row["share"] else (1, "")
+            total = f"{row['total']:g} of {row['count']:,}" if row["share"] else f"{row['total']:,.6g}"
+            body += (
+                f'<tr><td>{escape(name)}</td><td class="num strong">{_estimate(row["mean"], row["ci95"], scale)}'
+                f'{unit}</td><td class="num hide-phone">{_estimate(row["episode_mean"], [None, None])}</td>'
+                f'<td class="num">{total}</td></tr>'
+            )
+    head = (
+        '<th>Reported</th><th class="num">Mean</th><th class="num hide-phone">Per episode</th>'
+        '<th class="num">Total</th>'
+    )
+    return f'<table class="m-table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>' if body else ""
+
+
+def _estimate(mean: float | None, ci95: Interval, scale: float = 1) -> str:
+    low, high = ci95
+    if mean is None:
+        return "–"
+    if low is None or high is None:
+        return f"{scale * mean:.3g}"
+    return f'{scale * mean:.3g} <span class="faint">({scale * low:.3g} to {scale * high:.3g})</span>'
 
 
 def histogram(values: Sequence[float], bins: int = 24) -> str:

@@ -12,8 +12,24 @@ from mosaic.evaluation.statistics import estimate_score
 Interval: TypeAlias = "list[float | None]"  # low and high end of 95 %
 
 
+class ReportedDocument(TypedDict):
+    """Number that a policy reported about its decisions: its mean, or the share of True."""
+
+    share: bool
+    mean: float | None
+    ci95: Interval
+    count: int
+    total: float
+    episode_mean: float | None
+    episode_ci95: Interval
+
+
+Reports: TypeAlias = dict[str, ReportedDocument]
+
+
 class RatedPolicy(TypedDict):
     policy: PolicyID
+    reports: NotRequired[Reports]  # older results have none
     rating: float
     rating_sd: float
     score_mean: float
@@ -60,6 +76,7 @@ class ReturnDocument(TypedDict):
     wins: int | None
     draws: int | None
     losses: int | None
+    reports: NotRequired[Reports]
 
 
 class EpisodeDocument(TypedDict):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypedDict
 
 import yaml
@@ -20,6 +21,7 @@ _UNITS = {"_s": "s", "_ms": "ms", "_mb": "MB", "_hz": "Hz"}  # names carry their
 
 
 Widget: TypeAlias = Literal["switch", "choice", "text"]
+Group: TypeAlias = Literal["basic", "advanced"]
 JsonSchema = TypedDict(
     "JsonSchema",
     {
@@ -51,6 +53,7 @@ class SchemaField:
     choices: tuple[str, ...] = ()
     unit: str = ""
     bounds: str = ""
+    group: Group = "basic"
 
     @property
     def title(self) -> str:
@@ -61,6 +64,11 @@ class SchemaField:
     @property
     def optional(self) -> bool:
         return "null" in self.types
+
+    @property
+    def words(self) -> str:
+        """Return the help for a form, in which None is an empty field."""
+        return re.sub(r"(^|\. )None\b", r"\1Empty", self.help).replace("None", "empty")
 
     @property
     def nothing(self) -> str:
@@ -75,9 +83,12 @@ def fields_of(model: type[BaseModel]) -> list[SchemaField]:
 
 
 def fields_of_schema(schema: Mapping[str, Any], defaults: Mapping[str, Json] | None = None) -> list[SchemaField]:
-    """Return the fields of a JSON schema; without `defaults`, those that it states itself."""
+    """Return the fields of a JSON schema; without `defaults`, those that it states itself.
+
+    A field is advanced where others are marked basic and it is not; one that is required is always basic.
+    """
     required = set(schema.get("required", ()))
-    return [
+    found = [
         _field(
             name,
             spec,
@@ -87,6 +98,10 @@ def fields_of_schema(schema: Mapping[str, Any], defaults: Mapping[str, Json] | N
         )
         for name, spec in schema["properties"].items()
     ]
+    basic = {name for name, spec in schema["properties"].items() if spec.get("group") == "basic"}
+    if not basic:
+        return found
+    return [field if field.name in basic | required else replace(field, group="advanced") for field in found]
 
 
 def _as_json(value: object) -> object:

@@ -6,15 +6,31 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from html import escape
 
+from nicegui import run as threads
+from nicegui import ui
+
 from mosaic.core.ids import Json
+from mosaic.evaluation.across_envs import StudyDocument
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import State
-from mosaic.ui.cli.group_results import differences
+from mosaic.ui.cli.group_results import env_key, shared_name, short_differences
 from mosaic.ui.series import GROUP
+from mosaic.ui.study import HEADS, ScoredGroup, as_csv, as_png, improvements, make_study_by_any, table
 from mosaic.ui.web.components.layout import PageLayout
-from mosaic.ui.web.components.live import MOST_SOURCES, ChartLine, LiveFeed, Source, chart, chart_height, way_back
-from mosaic.ui.web.components.theme import count, number, series_key, title
+from mosaic.ui.web.components.live import (
+    FEW_CURVES,
+    MOST_SOURCES,
+    ChartLine,
+    LiveFeed,
+    SeriesChips,
+    Source,
+    chart,
+    chart_height,
+    way_back,
+)
+from mosaic.ui.web.components.theme import clipped, count, number, series_key, title
 from mosaic.ui.web.components.widgets import Segmented, box, button, panel, raw, replace_address, select, toggle
+from mosaic.ui.web.data.chart_groups import ALL, RETURN, Family, families, measure_title
 from mosaic.ui.web.data.compared_runs import address, mean_of, read_compared, sources_of
 from mosaic.ui.web.data.facts import REWARD, Facts
 
@@ -28,14 +44,14 @@ class ComparedRuns:
 
     def __init__(self, frame: PageLayout, run_id: str, asked: str) -> None:
         self._facts, self._run_id = frame.facts, run_id
-        self._summary = next((row for row in frame.facts.rows() if row.run_id == run_id), None)
+        self._summary = next((row for row in frame.facts.rows(hidden=True) if row.run_id == run_id), None)
         self._group = GROUP + self._summary.group if self._summary and self._summary.group else ""
         self.label = title(self._summary) if self._summary else run_id
         self.refs, self.problems = read_compared(frame.context, run_id, asked)
 
     def sources(self, live: bool) -> list[Source]:
         """Return the run itself, then what it is compared with."""
-        return [Source(self._run_id, self.label, live), *sources_of(self.refs, self._facts.rows())]
+        return [Source(self._run_id, self.label, live), *sources_of(self.refs, self._facts.rows(hidden=True))]
 
     def add_controls(self, on_change: Callable[[], None]) -> None:
         def choose(refs: list[str]) -> None:
@@ -52,7 +68,7 @@ class ComparedRuns:
 
         members = self._facts.group(self._group.removeprefix(GROUP))
         if len(members) > 1:
-            toggle(mean_of(members), self._group in self.refs, choose_seeds)
+            toggle(f"with {mean_of(members)}", self._group in self.refs, choose_seeds)
         if options := self._offered():
             chosen = [ref for ref in self.refs if ref in options]
             choice = select(options, chosen, label="Other runs", on_change=choose_others, multiple=True)
@@ -75,43 +91,94 @@ class ComparedRuns:
 
 
 class Comparison:
-    """A panel that stays while its content changes."""
+    """A panel that stays while its content changes: one measure of several runs, and the settings that differ."""
 
-    def __init__(self, facts: Facts, clear: Callable[[], object]) -> None:
-        self._facts = facts
-        with panel("Compare", hint="&nbsp;", body="m-body tight") as end:
+    def __init__(self, facts: Facts, measure: str, on_measure: Callable[[str], None]) -> None:
+        """Build it; `measure` is the title of the chart at first, and `on_measure` gets the one that is chosen."""
+        self._facts, self._measure, self._on_measure = facts, measure, on_measure
+        self._runs: Sequence[RunSummary] = ()
+        self._families: dict[str, Family] = {}
+        with panel("Compare", hint="\N{NO-BREAK SPACE}", body="m-body tight") as end:
             with box("m-cols").style("grid-template-columns:minmax(0,1.35fr) minmax(0,1fr);gap:0"):
-                with box().style("padding:12px 8px 8px 12px"):
+                with box().style("padding:8px 8px 8px 12px"):
+                    self._chips_place = box()
                     self._plot = chart(_HEIGHT)
                 self._table = raw("", "m-scroll r-differs")
             feed = self._feed = LiveFeed([])
-            self._feed.draw(self._plot, [ChartLine("Return", REWARD)], "Return")
+            with self._chips_place:
+                self._chips = SeriesChips(feed)
             with end:
+                self._choice = select([], None, label="Measure", on_change=self._choose, with_input=True)
+                self._choice.style("width:210px").classes("r-measure")
+                toggle("log scale", False, feed.set_log)
                 way_back(feed)
                 Segmented(_AXES, "env_steps", feed.set_axis, "Horizontal axis").classes("hide-phone")
                 button("CSV", lambda: feed.save_csv(self._plot), glyph="export", kind="ghost small")
                 button("PNG", lambda: feed.save_png(self._plot), glyph="export", kind="ghost small")
-                button("Clear", clear, kind="ghost small")
+        self._statistics = StudyPanel()
 
     def show(self, runs: Sequence[RunSummary]) -> None:
-        sources = sources_for(runs, self._facts.rows(), self._facts.is_seed_group)
+        sources = sources_for(runs, self._facts.rows(hidden=True), self._facts.is_seed_group)
         self._plot.style(chart_height(_HEIGHT, len(sources)))
         self._feed.compare(sources)
+        self._chips.show({source.label: place for place, source in enumerate(sources)})
+        self._runs = runs
         means = sum(source.ref.startswith(GROUP) for source in sources)
         said = left_out(len(runs), len(sources) - means, len(runs[:_MOST_IN_TABLE]))
         self._table.set_content(self._differing(runs[:_MOST_IN_TABLE], means, said))
+        self._statistics.show(None)
+
+    async def load(self) -> None:
+        """Offer every measure of the runs: reading their names takes a moment."""
+        found = await threads.io_bound(self._read, list(self._runs))
+        if found is None or self._plot.is_deleted:
+            return
+        self._families = {family.title: family for family in found}
+        first = measure_title(self._runs[0].measure) if self._runs else RETURN
+        chosen = next(
+            (title for title in (self._measure, first) if title in self._families), next(iter(self._families), None)
+        )
+        self._choice.set_options(list(self._families), value=chosen)
+        if chosen is not None:
+            self._draw(chosen)
+        runs = list(self._runs)
+        study = await threads.io_bound(lambda: make_study_by_any(scored_groups(self._facts, runs)))
+        if not self._plot.is_deleted and runs == list(self._runs):
+            self._statistics.show(study)
+
+    def _read(self, runs: Sequence[RunSummary]) -> list[Family]:
+        names = {name: None for row in runs for name in self._facts.names(row.run_id)}
+        return families(names, self_play=any(row.measure != REWARD for row in runs))
+
+    def _choose(self, title: str | None) -> None:
+        if title is not None and title in self._families and title != self._measure:
+            self._measure = title
+            self._on_measure(title)
+            self._draw(title)
+
+    def _draw(self, title: str) -> None:
+        """Draw the measure of all policies together where it has that, else of each policy."""
+        curves = self._families[title].curves
+        shown = {ALL: curves[ALL]} if ALL in curves else curves
+        lines = [ChartLine(label, metric) for label, metric in shown.items()]
+        self._feed.draw(self._plot, lines[:1] if len(self._runs) > FEW_CURVES else lines, title)
 
     def _differing(self, chosen: Sequence[RunSummary], before: int, said: str) -> str:
-        found = differences([self._facts.details(row.run_id).config for row in chosen])
+        found = short_differences([self._facts.details(row.run_id).config for row in chosen])
         heads = "".join(
-            f'<th><span class="row">{series_key(before + index)}<span class="clip" style="max-width:110px">'
-            f"{escape(title(row))}</span></span></th>"
+            f'<th><span class="row">{series_key(before + index)}{clipped(title(row))}</span></th>'
             for index, row in enumerate(chosen)
         )
         lines = [
-            ("last return", [number(row.episode_reward_mean) for row in chosen]),
+            (
+                "score",
+                [
+                    f"{number(row.score)} <span class='faint'>{measure_title(row.measure).lower()}</span>"
+                    for row in chosen
+                ],
+            ),
             ("env steps", [count(row.env_steps) for row in chosen]),
-            *((short_key(key), [_value(value) for value in values]) for key, values in found.items() if _says(values)),
+            *((key, [_value(value) for value in values]) for key, values in found.items()),
         ]
         body = "".join(
             f'<tr><td class="muted mono">{escape(key)}</td>'
@@ -124,6 +191,70 @@ class Comparison:
             f'<table class="m-table dense">{caption}<thead><tr><th>Only what differs</th>{heads}</tr></thead>'
             f"<tbody>{body}</tbody></table>"
         )
+
+
+class StudyPanel:
+    """A panel with the statistics of the selected runs over seeds and envs; hidden where nothing can be compared."""
+
+    def __init__(self) -> None:
+        self._study: StudyDocument | None = None
+        self._place = box("r-study")
+        with self._place, panel("Statistics", hint="over seeds and envs, 95 % intervals", body="m-body tight") as end:
+            self._table = raw("", "m-scroll")
+            with end:
+                button("CSV", self._save_csv, glyph="export", kind="ghost small", label="Save the statistics as CSV")
+                button("PNG", self._save_png, glyph="export", kind="ghost small", label="Save the statistics as PNG")
+        self.show(None)
+
+    def show(self, study: StudyDocument | None) -> None:
+        """Show a study of several methods or envs; nothing for others, or for None."""
+        several = study is not None and len(study["methods"]) + len(study["envs"]) > 2
+        self._study = study if several else None
+        self._place.set_visibility(several)
+        if self._study is not None:
+            self._table.set_content(_study_html(self._study))
+
+    def _save_csv(self) -> None:
+        if self._study is not None:
+            ui.download.content(as_csv(self._study), "statistics.csv", "text/csv")
+
+    def _save_png(self) -> None:
+        if self._study is not None:
+            ui.download.content(as_png(self._study), "statistics.png", "image/png")
+
+
+def scored_groups(facts: Facts, runs: Sequence[RunSummary]) -> list[ScoredGroup]:
+    """Return the runs in groups that differ in nothing but their seed, with their last returns."""
+    found: dict[str, list[RunSummary]] = {}
+    for row in runs:
+        found.setdefault(facts.settings(row)[0], []).append(row)
+    return [
+        ScoredGroup(
+            env_key(config := facts.settings(rows[0])[1]),
+            shared_name([row.name for row in rows]) or rows[0].group or rows[0].run_id,
+            config,
+            [row.episode_reward_mean for row in rows if row.episode_reward_mean is not None],
+        )
+        for rows in found.values()
+    ]
+
+
+def _study_html(study: StudyDocument) -> str:
+    ranges = "; ".join(
+        f"{env}: {number(low)} is 0, {number(high)} is 1" for env, (low, high) in study["ranges"].items()
+    )
+    left_out = f" Left out: {', '.join(study['left_out'])}." if study["left_out"] else ""
+    parts = [_html_table(HEADS, table(study), f"Scores normalized per env. {ranges}.{left_out}")]
+    if study["improvements"]:
+        parts.append(_html_table(("first", "second", "P(first > second)"), improvements(study), ""))
+    return "".join(parts)
+
+
+def _html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], said: str) -> str:
+    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    caption = f"<caption>{escape(said)}</caption>" if said else ""
+    return f'<table class="m-table dense">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def sources_for(
@@ -141,15 +272,6 @@ def left_out(ticked: int, drawn: int, listed: int) -> str:
     chart = f"the chart shows {drawn}, more cannot be told apart" if drawn < ticked else ""
     table = f"this table {listed}, more cannot be read" if listed < ticked else ""
     return f"Of {ticked} runs {'; '.join(filter(None, (chart, table)))}." if chart or table else ""
-
-
-def short_key(key: str) -> str:
-    """Return a setting without the common prefix of its section."""
-    return key.removeprefix("training.params.").removeprefix("training.").removeprefix("environment.")
-
-
-def _says(values: Sequence[Json]) -> bool:
-    return any(value not in (None, {}, [], "") for value in values)
 
 
 def _value(value: Json) -> str:

@@ -14,10 +14,21 @@ from mosaic.store.projects.registry import ProjectRow
 from mosaic.store.state import LIVE
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import PageLayout
-from mosaic.ui.web.components.theme import ago, count, duration, env_title, method, number, spark, spark_kind, title
+from mosaic.ui.web.components.theme import (
+    ago,
+    clipped,
+    count,
+    duration,
+    env_title,
+    method,
+    spark,
+    spark_kind,
+    title,
+)
 from mosaic.ui.web.components.widgets import box, button, command, empty, panel, picture, pill, raw, set_html
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.progress import RunProgress, progress_of
+from mosaic.ui.web.data.run_list import score_text
 
 _REFRESH_S = 3.0
 _RECENT = 8
@@ -123,7 +134,7 @@ def _live(facts: Facts, row: RunSummary) -> str:
         f'<div class="m-bar"><i style="width:{share:.1%}"></i></div>'
         f'<div class="row between small muted">{_how_far(progress)}</div></div>'
         f'<div class="h-spark">{spark(facts.spark(row), 190, 48)}<div class="row between small">'
-        f'<span class="faint">return</span><b class="strong">{number(row.episode_reward_mean)}</b></div></div></a>'
+        f"{score_text(row)}</div></div></a>"
     )
 
 
@@ -140,18 +151,18 @@ def _how_far(progress: RunProgress) -> str:
 def _table(facts: Facts, rows: list[RunSummary], now: float) -> str:
     body = "".join(
         f'<tr><td><a class="row" href="/runs/{quote(row.run_id)}">{picture(row.env, "m-thumb")}'
-        f'<span class="stack" style="gap:0"><b class="strong clip">{escape(title(row))}</b>'
+        f'<span class="stack h-name" style="gap:0">{clipped(title(row))}'
         f'<span class="faint small clip">{escape(env_title(row.env))}</span></span></a></td>'
         f'<td class="muted hide-phone">{escape(method(row))}</td><td>{pill(row.state)}</td>'
         f'<td class="hide-phone">{spark(facts.spark(row), 84, 24, spark_kind(row))}</td>'
-        f'<td class="num strong">{number(row.episode_reward_mean)}</td>'
+        f'<td class="num">{score_text(row)}</td>'
         f'<td class="num muted hide-phone hide-mid">{count(row.env_steps)}</td>'
         f'<td class="num faint hide-phone hide-mid">{ago(row.ended or row.queued_at, now)}</td></tr>'
         for row in rows
     )
     return (
         '<table class="m-table"><thead><tr><th>Run</th><th class="hide-phone">Method</th><th>State</th>'
-        '<th class="hide-phone">Return</th><th class="num">Last</th><th class="num hide-phone hide-mid">Env steps</th>'
+        '<th class="hide-phone">Curve</th><th class="num">Score</th><th class="num hide-phone hide-mid">Env steps</th>'
         f'<th class="num hide-phone hide-mid">Ended</th></tr></thead><tbody>{body}</tbody></table>'
     )
 

@@ -11,7 +11,7 @@ from nicegui import ui
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import MosaicError
-from mosaic.envs.catalog import entries
+from mosaic.core.ids import JsonObject
 from mosaic.ui.web.api import ask, ask_or_complain
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import PageLayout
@@ -27,14 +27,39 @@ from mosaic.ui.web.components.widgets import (
     picture,
     raw,
     select,
+    text_input,
 )
-from mosaic.ui.web.pages.play_choices import QUICK, Quick, initial_policies, policies_for, trained_agents
+from mosaic.ui.web.pages.play_choices import QUICK, Quick, initial_policies, labels_of, policies_for, trained_agents
+from mosaic.ui.web.pages.replay import episode_link
+from mosaic.ui.web.pages.train.choices import EnvPicker
 
-_ICONS = ("link", "export", "play", "pause", "step", "restart", "swap", "user", "hand", "alert", "info")
+_ICONS = (
+    "link",
+    "export",
+    "play",
+    "pause",
+    "step",
+    "restart",
+    "swap",
+    "user",
+    "hand",
+    "alert",
+    "info",
+    "record",
+    "undo",
+    "flip",
+)
 _PACES = {
     "auto": "as the game wants it",
     "turns": "it waits for me",
     "real_time": "it continues while I hold keys",
+}
+_CLOCKS: dict[str, JsonObject | None] = {
+    "no clock": None,
+    **{
+        f"{minutes} min + {increment} s": {"initial_s": 60.0 * minutes, "increment_s": float(increment)}
+        for minutes, increment in ((1, 0), (3, 2), (5, 3), (10, 0), (15, 10))
+    },
 }
 _MOST_ROWS = 8  # agents with a row each; with more, the user picks one and the others share a policy
 
@@ -42,9 +67,9 @@ _MOST_ROWS = 8  # agents with a row each; with more, the user picks one and the 
 class MatchBoard(ui.element, component="../static/play.js"):
     """Match: its picture, players, moves and controls; it connects to the server on its own socket."""
 
-    def __init__(self, match_id: str, agent: str, title: str, policies: list[str]) -> None:
+    def __init__(self, match_id: str, agent: str, title: str, policies: list[str], labels: dict[str, str]) -> None:
         super().__init__()
-        self.props.update(match_id=match_id, agent=agent, title=title, policies=policies)
+        self.props.update(match_id=match_id, agent=agent, title=title, policies=policies, labels=labels)
         self.props["icons"] = {name: icon(name) for name in _ICONS}
 
 
@@ -70,11 +95,15 @@ async def _show_match(frame: PageLayout, match_id: str, agent: str) -> None:
         if not reply.ok:
             with panel("This match is over"):
                 raw(escape(reply.error), "m-lead")
-                link_button("New match", "/play", glyph="play", kind="primary")
+                with box("row"):
+                    link_button("New match", "/play", glyph="play", kind="primary")
             return
         env = str(reply.document["env"])
         frame.title(("Play", "/play"), env_title(env))
-        MatchBoard(match_id, agent, env_title(env), policies_for(env, frame.facts.rows()))
+        rows = frame.facts.rows()
+        offers = policies_for(env, rows)
+        labels = labels_of([*offers, *(each["policy"] for each in reply.document["agents"])], rows)
+        MatchBoard(match_id, agent, env_title(env), offers, labels)
 
 
 def _env_of(frame: PageLayout, run: str) -> str:
@@ -92,7 +121,7 @@ class _Setup:
         self._env = env or "classic/tictactoe_v3"
         self._agents: tuple[str, ...] = ()
         self._policies: dict[str, str] = {}
-        self._pace = "auto"
+        self._pace, self._clock = "auto", "no clock"
 
     async def build(self) -> None:
         with box("m-page"):
@@ -101,17 +130,21 @@ class _Setup:
                     for quick in QUICK:
                         self._card(quick)
             with box("m-cols").style("grid-template-columns:minmax(0,1fr) 368px"):
-                with panel("Your own match"):
-                    names = {entry.id: entry.id for entry in entries() if entry.installed}
-                    names.setdefault(self._env, self._env)
-                    select(names, self._env, label="Environment", on_change=self._choose, with_input=True)
-                    self._rows = box("stack gap-1")
-                    with box("p-rows"):
-                        raw("Time", "strong")
-                        select(_PACES, self._pace, label="How time passes", on_change=self._choose_pace)
-                    with box("row"):
-                        self._start = button("Play", self._open, glyph="play", kind="primary")
+                EnvPicker(self._env, self._choose)
                 with box("stack gap-4"):
+                    with panel("Your own match"):
+                        self._title = raw("", "strong")
+                        self._rows = box("stack gap-1")
+                        with box("p-rows"):
+                            raw("Time", "strong")
+                            select(_PACES, self._pace, label="How time passes", on_change=self._choose_pace)
+                            raw("Seed", "strong")
+                            self._seed = text_input("a fresh one for each match")
+                            self._seed.props["aria-label"] = "Seed"
+                            raw("Clock", "strong")
+                            select(list(_CLOCKS), self._clock, label="Clock of each side", on_change=self._choose_clock)
+                        with box("row"):
+                            self._start = button("Play", self._open, glyph="play", kind="primary")
                     self._open_matches = box("stack gap-4")
         await self._fill()
         await self._list()
@@ -129,6 +162,7 @@ class _Setup:
 
     async def _fill(self) -> None:
         asked = self._env
+        self._title.set_content(escape(env_title(asked)))
         self._rows.clear()
         with self._rows:
             raw("Looking at the environment…", "m-note")
@@ -182,21 +216,31 @@ class _Setup:
         settle()
 
     def _picker(self, label: str, offers: list[str], value: str, on_change: Callable[[str], None]) -> None:
-        names = {policy: "You, or a person with the link" if policy == "human" else policy for policy in offers}
-        names.setdefault(value, value)
+        offered = dict.fromkeys((*offers, value))
+        labels = {"human": "You or an invited person", **labels_of(offered, self._frame.facts.rows())}
+        names = {policy: labels.get(policy, policy) for policy in offered}
         select(names, value, label=label, on_change=on_change, with_input=True, new_value_mode="add-unique")
 
     def _choose_pace(self, pace: str) -> None:
         self._pace = pace
 
-    async def _open(self) -> None:
-        await self._begin(self._env, self._policies or {"*": "human"}, self._pace)
+    def _choose_clock(self, clock: str) -> None:
+        self._clock = clock
 
-    async def _begin(self, env: str, agents: dict[str, str], pace: str = "auto") -> None:
-        asked = {"environment": {"env_id": env}, "agents": agents, "pace": pace}
+    async def _open(self) -> None:
+        text = str(self._seed.value or "").strip()
+        if text and not text.isdecimal():
+            complain(f"'{text}' is not a seed. Type a whole number, or leave the field empty.")
+            return
+        seed = int(text) if text else None
+        more: JsonObject = {"pace": self._pace, "clock": _CLOCKS[self._clock], "seed": seed}
+        await self._begin(self._env, self._policies or {"*": "human"}, more)
+
+    async def _begin(self, env: str, agents: dict[str, str], more: JsonObject | None = None) -> None:
+        asked = {"environment": {"env_id": env}, "agents": agents, **(more or {})}
         reply = await ask_or_complain("/matches", asked)
         if reply is not None:
-            ui.navigate.to(f"/play?{urlencode({'match': reply.document['match_id']})}")
+            ui.navigate.to(match_link(reply.document))
 
     async def _list(self) -> None:
         matches, kept = await ask("/matches", method="GET"), await ask("/episodes", method="GET")
@@ -217,11 +261,18 @@ class _Setup:
                 with end:
                     raw("All", "m-link small", "a").props('href="/replay"')
                 for row in kept.document[:6]:
-                    line_link(
-                        row["name"], f"{row['bytes'] / 1000:.0f} kB", f"/replay?{urlencode({'name': row['name']})}"
-                    )
+                    episode_link(row)
                 if not kept.document:
-                    empty("None yet. Switch on «Keep the episodes» in a match.")
+                    empty('None yet. Switch on "Keep the episodes" in a match.')
+            with panel("Demonstrations") as end:
+                with end:
+                    raw("All", "m-link small", "a").props('href="/demos"')
+                raw("Play that was recorded step by step, to learn from.", "m-note")
+
+
+def match_link(opened: JsonObject) -> str:
+    """Return the owner's link to a match; browsers do not send the part with the key."""
+    return f"/play?{urlencode({'match': opened['match_id']})}#{urlencode({'key': opened['owner_key']})}"
 
 
 def _setter(policies: dict[str, str], agent: str) -> Callable[[str], None]:

@@ -53,7 +53,7 @@ QUICK = (
     Quick("Chess for two", "two people, one board", "classic/chess_v6", (("*", "human"),)),
     Quick(
         "Cooperative Pong",
-        "two paddles, one keyboard: W S and ↑ ↓",
+        "two paddles, one keyboard: W\N{NO-BREAK SPACE}S and ↑\N{NO-BREAK SPACE}↓",
         "butterfly/cooperative_pong",
         (("*", "human"),),
     ),
@@ -69,6 +69,13 @@ def policies_for(env: EnvID, rows: Iterable[RunSummary | RunRow]) -> list[Policy
         known = ()
     runs = [f"run:{row.run_id}" for row in rows if row.env == env and row.state in _TRAINED and row.env_steps]
     return ["human", *known, *runs[:_MOST_RUNS], "random"]
+
+
+def labels_of(policies: Iterable[PolicyID], rows: Iterable[RunSummary | RunRow]) -> dict[PolicyID, str]:
+    """Return what is shown for policies of runs that have a name, since ids of runs are too long for a list."""
+    names = {f"run:{row.run_id}": f"run:{row.name}" for row in rows if row.name}
+    parts = {policy: policy.partition("@") for policy in policies}
+    return {policy: names[run] + at + which for policy, (run, at, which) in parts.items() if run in names}
 
 
 def trained_agents(folder: RunFolder, agents: Iterable[AgentID]) -> frozenset[AgentID]:

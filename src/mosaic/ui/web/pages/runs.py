@@ -1,27 +1,24 @@
-"""Runs page: one table, filters, and a comparison of the selected runs."""
+"""Runs page: one table to filter, sort and group, actions on runs, and a comparison of the selected ones."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from html import escape
-from typing import NamedTuple, TypeAlias
-from urllib.parse import quote, urlencode
+from typing import NamedTuple, TypeAlias, cast
+from urllib.parse import quote
 
-from nicegui import run, ui
+from nicegui import PageArguments, run, ui
 
 from mosaic.store.index.summary import RunSummary
-from mosaic.store.state import LIVE, State
+from mosaic.store.state import ENDED, LIVE, State
 from mosaic.ui.web.components.layout import PageLayout
+from mosaic.ui.web.components.run_actions import ActionableRun, RunMenu, add_tags, delete, set_hidden
 from mosaic.ui.web.components.theme import (
     ago,
-    count,
-    duration,
+    clipped,
     env_title,
     method,
-    number,
-    search_text,
     spark,
     spark_kind,
     title,
@@ -43,110 +40,145 @@ from mosaic.ui.web.components.widgets import (
 )
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.progress import progress_of
+from mosaic.ui.web.data.run_list import (
+    GROUPINGS,
+    STATES,
+    Column,
+    Grouping,
+    RunGroup,
+    RunListView,
+    grouped,
+    progress_bar,
+    score_text,
+)
 from mosaic.ui.web.pages.comparison import Comparison
 
 _OnTick: TypeAlias = Callable[[str, bool], None]
+_OnMenu: TypeAlias = Callable[[ui.element, RunSummary], None]
 _REFRESH_S = 2.0
 _MOST_TAGS = 12
+_MOST_ROW_TAGS = 2
 _PAGE = 100  # rows shown at first; more on demand
-_FILTERS = {"all": "All", "live": "Running", "finished": "Finished", "ended": "Stopped or failed"}
-_STATES = {
-    "live": LIVE | {State.QUEUED},
-    "finished": frozenset({State.FINISHED}),
-    "ended": frozenset({State.STOPPED, State.FAILED, State.LOST}),
-}
-
-
-@dataclass
-class _View:
-    state: str = "all"
-    text: str = ""
-    tag: str = ""
-    project: str = ""
-    projects: frozenset[str] = frozenset()  # names that the chosen project's runs carry
-    shown: int = _PAGE
-    ticked: list[str] = field(default_factory=list)
-
-    def wants(self, row: RunSummary) -> bool:
-        return (
-            (self.state == "all" or row.state in _STATES[self.state])
-            and (not self.tag or self.tag in row.tags)
-            and (not self.project or row.project in self.projects)
-            and all(word in search_text(row) for word in self.text.lower().split())
-        )
+_COLUMNS: tuple[tuple[Column, str, str], ...] = (
+    ("name", "Run", ""),
+    ("method", "Method", "hide-phone u-method"),
+    ("state", "State", "u-state"),
+    ("env_steps", "Env steps", "hide-phone u-far"),
+    ("score", "Score", "num u-score"),
+)
 
 
 class _Found(NamedTuple):
-    shown: list[RunSummary]
+    groups: list[RunGroup]
     matching: int
     every: int
     tags: list[str]
     projects: list[str]
 
+    @property
+    def shown(self) -> list[RunSummary]:
+        return [row for group in self.groups for row in group.rows]
 
-def page(frame: PageLayout, project: str = "") -> None:
-    """Show all runs, or those of `project` at first."""
+    @property
+    def order(self) -> list[tuple[str, ...]]:
+        """Return what a redraw of the table depends on."""
+        return [
+            (group.title, *(f"{row.run_id}\n{row.name}\n{row.tags}\n{row.note}" for row in group.rows))
+            for group in self.groups
+        ]
+
+
+def page(frame: PageLayout, address: PageArguments) -> None:
+    """Show all runs, or those that the address asks for."""
     frame.title("Runs")
-    _RunsPage(frame.facts, frame, project).build()
+    _RunsPage(frame.facts, RunListView.of(address.query_parameters)).build()
 
 
 class _RunsPage:
-    def __init__(self, facts: Facts, frame: PageLayout, project: str = "") -> None:
-        self._facts, self._frame, self._view = facts, frame, _View(project=project)
+    def __init__(self, facts: Facts, view: RunListView) -> None:
+        self._facts, self._view = facts, view
+        self._shown = _PAGE
         self._rows: dict[str, _Row] = {}
-        self._order: list[str] | None = None  # None: nothing is drawn yet
+        self._order: list[tuple[str, ...]] | None = None  # None: nothing is drawn yet
         self._tags_drawn: tuple[str, list[str]] = ("", [])
         self._projects_drawn: list[str] | None = None
         self._comparison: Comparison | None = None
 
     def build(self) -> None:
+        view = self._view
         with box("m-page"):
             with box("row between wrap"):
                 with box("row wrap"):
                     field = text_input("Filter by name, environment, tag", self._filter_text, glyph="search")
-                    field.style("width:264px")
-                    Segmented(_FILTERS, "all", self._filter_state, "State")
+                    field.style("width:276px").set_value(view.text)
+                    Segmented(STATES, view.state, self._filter_state, "State")
+                    group = select(GROUPINGS, view.group_by, label="Groups", on_change=self._group)
+                    group.style("width:164px")
                     self._projects = box()
-                    self._tags = box("row wrap")
-                link_button("New run", "/train", glyph="plus", kind="primary")
+                with box("row"):
+                    link_button("Searches", "/tune", glyph="search", kind="ghost")
+                    link_button("New run", "/train", glyph="plus", kind="primary")
+            self._tags = box("row wrap")
+            self._bar = box("row wrap u-bar")
             self._compare = box()
             self._compare.set_visibility(False)
             with panel(body="m-body tight"):
                 self._table = box("m-scroll")
+            self._menu = RunMenu(self._reload)
+        self._draw_selection()
         ui.timer(_REFRESH_S, self._refresh)
 
     async def _filter_text(self, text: str) -> None:
         self._view.text = text
-        await self._refresh()
+        await self._changed()
 
     async def _filter_state(self, state: str) -> None:
         self._view.state = state
-        await self._refresh()
+        await self._changed()
 
     async def _filter_tag(self, tag: str) -> None:
         self._view.tag = "" if self._view.tag == tag else tag
-        await self._refresh()
+        await self._changed()
 
     async def _filter_project(self, project: str) -> None:
         self._view.project = project or ""
-        replace_address(f"/runs?{urlencode({'project': project})}" if project else "/runs")
+        await self._changed()
+
+    async def _group(self, by: str) -> None:
+        self._view.group_by = cast(Grouping, by)
+        await self._changed()
+
+    async def _sort(self, column: Column) -> None:
+        self._view.flip(column)
+        self._order = None  # the head shows the direction
+        await self._changed()
+
+    async def _changed(self) -> None:
+        replace_address(self._view.address())
         await self._refresh()
 
     async def _more(self) -> None:
-        self._view.shown += _PAGE
+        self._shown += _PAGE
         await self._refresh()
+
+    async def _reload(self) -> None:
+        """Show what an action changed."""
+        self._facts.forget_rows()
+        await self._refresh()
+        self._draw_selection()
 
     def _load(self) -> _Found:
         """Read what the rows show; this reads many files, so it must not run in the event loop."""
-        every = self._facts.rows()
-        self._view.projects = frozenset(self._facts.project_names(self._view.project))
-        found = [row for row in every if self._view.wants(row)]
-        shown = found[: self._view.shown]
+        every, view = self._facts.rows(hidden=True), self._view
+        carried = frozenset(self._facts.project_names(view.project))
+        found = view.in_order(row for row in every if view.wants(row, carried))
+        shown = found[: self._shown]
         for row in shown:
             self._facts.spark(row)
         tags = sorted({tag for row in every for tag in row.tags})[:_MOST_TAGS]
         projects = {row.name for row in self._facts.projects()} | {row.project for row in every if row.project}
-        return _Found(shown, len(found), len(every), tags, sorted(projects))
+        groups = grouped(shown, view.group_by, self._facts.settings) if shown else []
+        return _Found(groups, len(found), len(every), tags, sorted(projects))
 
     async def _refresh(self) -> None:
         """Update existing rows in place, so that ticks and focus stay."""
@@ -157,8 +189,7 @@ class _RunsPage:
             self._draw_tags(found.tags)
         if found.projects != self._projects_drawn:
             self._draw_projects(found.projects)
-        order = [row.run_id for row in found.shown]
-        if order != self._order:
+        if found.order != self._order:
             self._draw(found)
             return
         now = time.time()
@@ -168,15 +199,19 @@ class _RunsPage:
     def _draw(self, found: _Found) -> None:
         self._table.clear()
         self._rows.clear()
-        self._order = [row.run_id for row in found.shown]
+        self._order = found.order
         now = time.time()
         with self._table:
-            with box("m-table", "table"):
-                raw(_HEAD, "", "thead")
+            with box("m-table u-table", "table"):
+                self._draw_head()
                 with box("", "tbody"):
-                    for row in found.shown:
-                        ticked = row.run_id in self._view.ticked
-                        self._rows[row.run_id] = _Row(row, self._facts, now, ticked, self._tick)
+                    for group in found.groups:
+                        if group.title:
+                            words = f'<b>{escape(group.title)}</b> <span class="faint">{escape(group.facts)}</span>'
+                            raw(f'<th colspan="10" scope="rowgroup">{words}</th>', "u-group", "tr")
+                        for row in group.rows:
+                            ticked = row.run_id in self._view.ticked
+                            self._rows[row.run_id] = _Row(row, self._facts, now, ticked, self._tick, self._open_menu)
             if not found.shown:
                 empty(
                     'No run matches. Clear the filter, or <a class="m-link" href="/train">start one</a>.'
@@ -187,13 +222,36 @@ class _RunsPage:
                 with box("m-empty"):
                     button(f"Show more of {found.matching} runs", self._more, kind="ghost")
 
+    def _draw_head(self) -> None:
+        with box("", "thead"), box("", "tr"):
+            raw('<span class="sr">Select</span>', "u-tick", "th")
+            for column, words, classes in _COLUMNS:
+                self._head(column, words, classes)
+                if column == "env_steps":
+                    raw("Curve", "hide-phone u-curve", "th")
+            raw("Tags", "hide-phone hide-mid u-tagged", "th")
+            self._head("started", "Started", "num hide-phone hide-mid u-when")
+            raw('<span class="sr">Actions</span>', "u-more", "th")
+
+    def _head(self, column: Column, words: str, classes: str) -> None:
+        chosen = self._view.sort == column
+        with box(classes, "th") as head:
+            if chosen:
+                head.props(f"aria-sort={'descending' if self._view.descending else 'ascending'}")
+            mark = (" ↓" if self._view.descending else " ↑") if chosen else ""
+            sort = raw(escape(words + mark), "u-sort", "button").props("type=button")
+            sort.on("click", lambda: self._sort(column), [])
+
+    def _open_menu(self, at: ui.element, row: RunSummary) -> None:
+        self._menu.open(at, _actionable(row))
+
     def _draw_tags(self, tags: list[str]) -> None:
         self._tags_drawn = (self._view.tag, tags)
         self._tags.clear()
         with self._tags:
             for tag in tags:
                 pressed = str(tag == self._view.tag).lower()
-                chip = raw(escape(tag), "m-toggle", "button").props(f"type=button aria-pressed={pressed}")
+                chip = raw(escape(tag), "m-toggle clip u-chip", "button").props(f"type=button aria-pressed={pressed}")
                 chip.on("click", lambda tag=tag: self._filter_tag(tag), [])
 
     def _draw_projects(self, projects: list[str]) -> None:
@@ -204,59 +262,92 @@ class _RunsPage:
         if len(names) == 1:
             return
         with self._projects:
-            select(names, chosen, label="Project", on_change=self._filter_project).style("width:172px")
+            select(names, chosen, label="Project", on_change=self._filter_project).style("width:150px")
 
     def _tick(self, run_id: str, on: bool) -> None:
         if on and run_id not in self._view.ticked:
             self._view.ticked.append(run_id)
         elif not on and run_id in self._view.ticked:
             self._view.ticked.remove(run_id)
-        self._draw_comparison()
+        replace_address(self._view.address())
+        self._draw_selection()
 
     async def _clear(self) -> None:
         self._view.ticked.clear()
-        self._draw_comparison()
         self._order = None
-        await self._refresh()
+        self._draw_selection()
+        await self._changed()
 
-    def _draw_comparison(self) -> None:
-        rows = {row.run_id: row for row in self._facts.rows()}
-        chosen = [rows[run_id] for run_id in self._view.ticked if run_id in rows]
+    def _draw_selection(self) -> None:
+        """Show what can be done with the selected runs, and from two on their comparison."""
+        rows = {row.run_id: row for row in self._facts.rows(hidden=True)}
+        self._view.ticked = [run_id for run_id in self._view.ticked if run_id in rows]
+        chosen = [rows[run_id] for run_id in self._view.ticked]
+        self._bar.clear()
+        self._bar.set_visibility(bool(chosen))
+        if chosen:
+            with self._bar:
+                self._draw_bar(chosen)
         self._compare.set_visibility(len(chosen) > 1)
         if len(chosen) < 2:
             return
         if self._comparison is None:
             with self._compare:
-                self._comparison = Comparison(self._facts, self._clear)
+                self._comparison = Comparison(self._facts, self._view.measure, self._measured)
         self._comparison.show(chosen)
+        with self._compare:
+            ui.timer(0.0, self._comparison.load, once=True)
+
+    def _measured(self, title: str) -> None:
+        self._view.measure = title
+        replace_address(self._view.address())
+
+    def _draw_bar(self, chosen: list[RunSummary]) -> None:
+        runs = [_actionable(row) for row in chosen]
+        hidden = all(row.hidden for row in chosen)
+        raw(f"<b>{len(chosen)} selected</b>", "muted")
+        button("Add tags", lambda: add_tags(runs, self._reload), glyph="plus", kind="small")
+        hide = lambda: set_hidden([row.run_id for row in chosen], not hidden, self._reload)  # noqa: E731
+        button("Show in lists again" if hidden else "Hide from lists", hide, glyph="x", kind="small")
+        if all(row.state in {*ENDED, State.QUEUED} for row in chosen):
+            button("Delete", lambda: delete(runs, self._reload), glyph="stop", kind="danger small")
+        button("Clear the selection", self._clear, kind="ghost small")
+
+
+def _actionable(row: RunSummary) -> ActionableRun:
+    return ActionableRun.model_validate(row, from_attributes=True)
 
 
 class _Row:
     """One row of the table; what changes while the run is alive is updated in place."""
 
-    def __init__(self, row: RunSummary, facts: Facts, now: float, ticked: bool, on_tick: _OnTick) -> None:
-        about = " · ".join(filter(None, (env_title(row.env), row.project)))
+    def __init__(
+        self, row: RunSummary, facts: Facts, now: float, ticked: bool, on_tick: _OnTick, on_menu: _OnMenu
+    ) -> None:
+        self._row = row
+        about = " · ".join(filter(None, (env_title(row.env), row.project, row.note.partition("\n")[0])))
         with box("on" if ticked else "", "tr") as line:
-            with box("", "td").style("width:1px;padding-right:2px"):
+            with box("", "td").style("padding-right:2px"):
                 tick = ui.checkbox(value=ticked, on_change=lambda event: self._ticked(on_tick, row.run_id, event.value))
                 tick.props("dense size=30px")
-                tick.props["aria-label"] = f"Compare {title(row)}"
+                tick.props["aria-label"] = f"Select {title(row)}"
             raw(
                 f'<a class="row" style="gap:12px" href="/runs/{quote(row.run_id)}">{picture(row.env, "m-thumb")}'
-                f'<span class="stack" style="gap:0"><b class="strong clip">{escape(title(row))}</b>'
-                f'<span class="faint small clip">{escape(about)}</span></span></a>',
-                "",
+                f'<span class="stack" style="gap:0">{clipped(title(row))}'
+                f'<span class="faint small clip" title="{escape(row.note)}">{escape(about)}</span></span></a>',
+                "u-name",
                 "td",
             )
-            raw(escape(method(row)), "muted hide-phone", "td")
+            raw(escape(method(row)), "muted hide-phone clip u-method", "td")
             self._state = raw("", "", "td")
-            self._far = raw("", "hide-phone", "td")
+            self._far = raw("", "hide-phone u-far", "td")
             self._spark = raw("", "hide-phone", "td")
-            self._reward = raw("", "num strong", "td")
-            self._speed = raw("", "num muted hide-phone", "td")
-            tags = "".join(f'<span class="m-tag">{escape(tag)}</span>' for tag in row.tags)
-            raw(f'<span class="row" style="gap:4px">{tags}</span>', "hide-phone hide-mid", "td")
+            self._score = raw("", "num", "td")
+            raw(_tags(row.tags), "hide-phone hide-mid", "td")
             self._when = raw("", "num faint hide-phone hide-mid", "td")
+            with box("num u-more", "td"):
+                more = button(glyph="more", kind="ghost small", label=f"Actions on {title(row)}")
+                more.on("click", lambda: on_menu(more, self._row), [])
         self._line = line
         self.update(row, facts, now)
 
@@ -265,24 +356,26 @@ class _Row:
         on_tick(run_id, on)
 
     def update(self, row: RunSummary, facts: Facts, now: float) -> None:
+        self._row = row
         progress = progress_of(facts.details(row.run_id), facts.iteration(row.run_id)) if row.state in LIVE else None
-        left = f"{duration(progress.left_s)} left" if progress and progress.left_s is not None else count(row.env_steps)
-        share = f"width:{progress.share or 0:.0%}" if progress else "width:100%;background:var(--line-2)"
-        bar = f'<div class="m-bar" style="width:96px"><i style="{share}"></i></div>'
+        queue = facts.queue() if row.state is State.QUEUED else {}
+        place = [*queue].index(row.run_id) + 1 if row.run_id in queue else None
+        why = queue.get(row.run_id, "")
+        far = progress_bar(row, progress, place)
         for element, html in (
             (self._state, pill(row.state)),
-            (self._far, f'{bar}<div class="faint small">{left}</div>'),
-            (self._spark, spark(facts.spark(row), 92, 26, spark_kind(row))),
-            (self._reward, number(row.episode_reward_mean)),
-            (self._speed, count(progress.steps_per_s) if progress and progress.steps_per_s else "—"),
+            (self._far, f'<div title="{escape(why)}">{far}</div>' if why else far),
+            (self._spark, spark(facts.spark(row), 84, 26, spark_kind(row))),
+            (self._score, score_text(row)),
             (self._when, ago(row.started or row.queued_at, now)),
         ):
             set_html(element, html)
 
 
-_HEAD = (
-    '<tr><th><span class="sr">Compare</span></th><th>Run</th><th class="hide-phone">Method</th><th>State</th>'
-    '<th class="hide-phone">Env steps</th><th class="hide-phone">Return</th><th class="num">Last</th>'
-    '<th class="num hide-phone">Steps/s</th><th class="hide-phone hide-mid">Tags</th>'
-    '<th class="num hide-phone hide-mid">Started</th></tr>'
-)
+def _tags(tags: tuple[str, ...]) -> str:
+    shown = "".join(
+        f'<span class="m-tag clip" title="{escape(tag)}">{escape(tag)}</span>' for tag in tags[:_MOST_ROW_TAGS]
+    )
+    more = len(tags) - _MOST_ROW_TAGS
+    rest = f'<span class="faint small" title="{escape(", ".join(tags))}">+{more}</span>' if more > 0 else ""
+    return f'<span class="row u-tags">{shown}{rest}</span>'

@@ -10,11 +10,18 @@ const COMPACT_POINTS = 250;
 const APPENDED = 500; // new points kept at full detail before the server downsamples the whole curve again
 const css = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
 const escape = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
-const trim = (text) => (text.length > 22 ? text.slice(0, 21) + "…" : text);
-const short = (v) => {
+const trim = (text) => (text.length > 22 ? `${text.slice(0, 14)}…${text.slice(-7)}` : text); // names of seeds and trials differ at their ends
+const short = (v, digits = 3) => {
   const a = Math.abs(v);
-  for (const [limit, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (a >= limit) return (+(v / limit).toPrecision(3) + "\u202f" + unit).replace("-", "−");
-  return (+v.toPrecision(3) + "").replace("-", "−");
+  if (a >= 1e3 && a < 1e4) return (+v.toPrecision(Math.max(4, digits))).toLocaleString("en").replace("-", "−"); // such as ratings
+  for (const [limit, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) if (a >= limit) return (+(v / limit).toPrecision(digits) + "\u202f" + unit).replace("-", "−");
+  return (+v.toPrecision(digits) + "").replace("-", "−");
+};
+// As many digits as tell the ticks of an axis apart, where its values differ little from each other.
+const digitsOf = (values) => {
+  const known = values.filter((v) => v !== null), most = known.reduce((a, v) => Math.max(a, Math.abs(v)), 0);
+  const span = known.reduce((a, v) => Math.max(a, v), -Infinity) - known.reduce((a, v) => Math.min(a, v), Infinity);
+  return span > 0 ? Math.min(8, Math.max(3, Math.ceil(Math.log10((10 * most) / span)) + 1)) : 3;
 };
 // Each place has its own pair of colour and dash, as in theme.series_look in Python.
 const look = (place) => ({ color: css(`--s${(place % COLOURS) + 1}`), dash: DASH[(place + Math.floor(place / COLOURS)) % DASH.length] });
@@ -25,10 +32,10 @@ const two = (n) => String(Math.floor(n)).padStart(2, "0");
 const clock = (s) => (s >= 3600 ? `${Math.floor(s / 3600)}:${two((s % 3600) / 60)}:${two(s % 60)}` : `${Math.floor(s / 60)}:${two(s % 60)}`);
 const STAGE = "curriculum/stage"; // one point where each stage of a curriculum begins: drawn as a mark
 const AXIS = {
-  env_steps: { name: "env steps", format: short },
+  env_steps: { name: "env steps", format: (v) => short(v) },
   timestamp: { name: "since the start", format: clock },
-  episodes_total: { name: "episodes", format: short },
-  training_iteration: { name: "iterations", format: short },
+  episodes_total: { name: "episodes", format: (v) => short(v) },
+  training_iteration: { name: "iterations", format: (v) => short(v) },
 };
 
 function smooth(values, weight) {
@@ -44,14 +51,15 @@ function flatten(value, name, out) {
 
 export default {
   template: "<span hidden></span>",
-  props: { sources: Array, charts: Array, points: Number, first_axis: { type: String, default: "env_steps" } },
+  props: { sources: Array, charts: Array, points: Number, stride: Number, checkpoints: { type: Array, default: () => [] }, first_axis: { type: String, default: "env_steps" } },
   async mounted() {
-    Object.assign(this, { axis: this.first_axis, weight: 0.6, bands: true, hidden: new Set(), data: new Map(), sockets: new Map(), appended: 0, zoom: null, picked: new WeakSet() });
+    Object.assign(this, { axis: this.first_axis, weight: 0.6, bands: true, log: false, pinned: null, hidden: new Set(), data: new Map(), sockets: new Map(), appended: 0, zoom: null, picked: new WeakSet() });
     this.watcher = new MutationObserver(() => this.redraw()); // dark <-> light
     this.watcher.observe(document.body, { attributes: true, attributeFilter: ["class"] });
     this.onShown = () => document.hidden || this.redraw();
     document.addEventListener("visibilitychange", this.onShown);
     this.$watch(() => JSON.stringify([this.sources, this.charts]), () => this.reload());
+    this.$watch(() => JSON.stringify(this.checkpoints), () => this.redraw());
     await this.reload();
   },
   beforeUnmount() {
@@ -178,12 +186,37 @@ export default {
     },
     set_smoothing(weight) { this.weight = weight; this.redraw(); },
     set_bands(on) { this.bands = on; this.redraw(); },
+    set_log(on) { this.log = on; this.redraw(); },
+    set_pinned(label) { this.pinned = label; this.redraw(); },
     set_shown(label, on) { on ? this.hidden.delete(label) : this.hidden.add(label); this.redraw(); },
     redraw() {
       for (const chart of this.charts) {
         const drawn = getElement(chart.id)?.chart;
-        if (drawn) drawn.setOption(this.option(chart, drawn.getHeight() < 200, drawn.getWidth()), { replaceMerge: ["series"], lazyUpdate: true });
+        if (drawn) this.tabulate(chart, drawn.getDom());
+        const option = drawn && this.option(chart, drawn.getHeight() < 200, drawn.getWidth(), drawn.getHeight());
+        const labelled = option?.series.filter(({ endLabel }) => endLabel?.show).length > 1;
+        if (drawn) drawn.setOption(option, { replaceMerge: ["series"], lazyUpdate: !labelled });
+        if (labelled) this.spread(drawn, option.series);
       }
+    },
+    spread(drawn, series) { // names at the ends of curves, moved apart where they would overlap
+      const named = series.filter(({ endLabel }) => endLabel?.show).map(({ id, data }) => ({ id, y: drawn.convertToPixel({ yAxisIndex: 0 }, data.findLast(([, value]) => value !== null)?.[1] ?? 0) }));
+      named.sort((a, b) => a.y - b.y);
+      named.forEach((each, i) => (each.at = i ? Math.max(each.y, named[i - 1].at + 15) : each.y));
+      const over = named.at(-1).at - (drawn.getHeight() - 34); // the last ones go up again where there is no room below
+      if (over > 0) for (let i = named.length - 1, most = named[i].at - over; i >= 0 && named[i].at > most; most = named[i].at - 15, i--) named[i].at = most;
+      drawn.setOption({ series: named.map(({ id, y, at }) => ({ id, endLabel: { offset: [0, at - y] } })) }, { lazyUpdate: true });
+    },
+    tabulate(chart, element) { // single points tell more in a table than as dots in an empty chart
+      const curves = this.curves(chart), axis = AXIS[this.axis];
+      const single = curves.length > 0 && curves.every(({ series: { x } }) => x.length && x[0] === x[x.length - 1]);
+      element.classList.toggle("r-hollow", single);
+      let table = element.querySelector(":scope > .r-single");
+      if (!single) return void table?.remove();
+      table ??= element.appendChild(Object.assign(document.createElement("div"), { className: "r-single" }));
+      table.tabIndex = 0;
+      const rows = curves.map(({ name, place, series: { x, mean } }) => `<tr title="${escape(name)}"><td>${curves.length > 1 ? key(look(place)) : ""}${short(last(mean), 4)}</td>${curves.length > 1 ? `<th scope="row">${escape(trim(name))}</th>` : ""}<td class="faint">${axis.format(x[0])} ${axis.name}</td></tr>`);
+      table.innerHTML = `<table aria-label="${escape(chart.title)}"><tbody>${rows.join("")}</tbody></table>`;
     },
     marks() { // of runs: the stages of a seed group begin at different points
       return this.sources.filter(({ ref }) => !ref.startsWith("group:")).flatMap(({ ref }) => {
@@ -192,30 +225,31 @@ export default {
       });
     },
     curves({ lines }) {
-      const stride = Math.max(1, ...this.charts.map((chart) => chart.lines.length));
+      const stride = this.stride || Math.max(1, ...this.charts.map((chart) => chart.lines.length));
       const found = [];
       this.sources.forEach((source, i) => lines.forEach((line) => {
         const series = this.data.get(source.ref + "\n" + line.metric);
         const many = this.sources.length > 1;
         const name = lines.length === 1 ? source.label : many ? `${source.label} · ${line.label}` : line.label;
-        if (series && !this.hidden.has(line.label) && !this.hidden.has(source.label)) found.push({ name, key: source.ref + line.metric, place: i * stride + line.place, series });
+        const aside = this.pinned !== null && this.pinned !== line.label && this.pinned !== source.label;
+        if (series && !this.hidden.has(line.label) && !this.hidden.has(source.label)) found.push({ name, key: source.ref + line.metric, place: i * stride + line.place, series, aside });
       }));
       return found;
     },
-    option(chart, compact, width) {
-      const [line, faint, text, raised] = ["--line", "--faint", "--text", "--raised"].map(css);
+    option(chart, compact, width, height) {
+      const [line, faint, text, raised, surface] = ["--line", "--faint", "--text", "--raised", "--surface"].map(css);
       const axis = AXIS[this.axis];
       const series = [];
       const curves = this.curves(chart);
       const many = curves.length > FEW;
       const room = !compact && width > 520; // for names
       const looks = new Map();
-      for (const { name, key, place, series: { x, low, high, mean } } of curves) {
+      for (const { name, key, place, aside, series: { x, low, high, mean } } of curves) {
         const { color, dash } = look(place);
         looks.set(key, { color, dash });
-        const [l, h, m] = (many ? [[], [], mean] : [low, high, mean]).map((values) => smooth(values, this.weight));
+        const [l, h, m] = (many ? [[], [], mean] : [low, high, mean]).map((values) => smooth(values, this.weight)).map((values) => (this.log ? values.map((v) => (v > 0 ? v : null)) : values));
         const banded = many ? [] : x.map((_, i) => i).filter((i) => l[i] !== null && h[i] !== null);
-        if (this.bands && banded.some((i) => l[i] < h[i])) series.push({
+        if (this.bands && !aside && banded.some((i) => l[i] < h[i])) series.push({
           id: key + ":band", type: "custom", silent: true, z: 1, clip: true, tooltip: { show: false },
           data: banded.flatMap((i) => [[x[i], l[i]], [x[i], h[i]]]),
           renderItem: (params, api) => params.dataIndex !== 0 ? null : {
@@ -224,14 +258,20 @@ export default {
           },
         });
         series.push({
-          id: key, name, type: "line", ...symbol(x, many), symbolSize: 5, data: x.map((v, i) => [v, m[i]]), z: 2,
+          id: key, name, type: "line", ...symbol(x, many), symbolSize: 5, data: x.map((v, i) => [v, m[i]]), z: aside ? 2 : 3,
           emphasis: many ? { focus: "series", lineStyle: { width: 3 } } : { disabled: true },
-          color, lineStyle: { width: compact || many ? 1.5 : 2, type: dash, color },
-          endLabel: { show: room && !many, formatter: () => trim(name), color, fontSize: 12, fontWeight: 500, distance: 6 },
-          labelLayout: { moveOverlap: "shiftY" },
+          color, lineStyle: { width: aside ? 1 : compact || many ? (this.pinned === null ? 1.5 : 2.5) : 2, type: dash, color, opacity: aside ? 0.35 : 1 },
+          endLabel: { show: room && !many && !aside, formatter: () => trim(name), color, fontSize: 12, fontWeight: 500, distance: 6, backgroundColor: surface, padding: [1, 2] }, // readable where it lies on another curve
         });
       }
+      const digits = digitsOf(curves.flatMap(({ series: { mean } }) => mean));
       const marks = this.marks();
+      const saved = compact || this.axis !== "env_steps" ? [] : this.checkpoints;
+      const lowest = Math.min(...curves.flatMap(({ series: { mean } }) => mean.filter((v) => v !== null)));
+      if (saved.length && Number.isFinite(lowest)) series.push({
+        id: "checkpoints", type: "scatter", silent: true, z: 4, data: [], tooltip: { show: false },
+        markPoint: { silent: true, animation: false, symbol: "triangle", symbolSize: 8, label: { show: false }, data: saved.map(({ x, best }) => ({ coord: [x, lowest], y: height - 30, symbolSize: best ? 11 : 8, itemStyle: { color: best ? css("--accent") : faint } })) },
+      });
       const marked = series.find(({ type }) => type === "line");
       if (marked && marks.length) marked.markLine = {
         silent: true, symbol: "none", animation: false, data: marks, lineStyle: { color: faint, type: "dashed", width: 1 },
@@ -251,7 +291,7 @@ export default {
         },
         xAxis: { type: "value", min: this.zoom?.[0] ?? "dataMin", max: this.zoom?.[1] ?? "dataMax", splitNumber: compact ? 3 : 6, axisLine: { onZero: false, lineStyle: { color: line } }, axisTick: { show: false }, splitLine: { show: false },
           axisLabel: { ...label, formatter: axis.format, showMaxLabel: false, showMinLabel: false } },
-        yAxis: { type: "value", scale: true, splitNumber: compact ? 2 : 5, splitLine: { lineStyle: { color: line } }, axisLabel: { ...label, formatter: short } },
+        yAxis: { type: this.log ? "log" : "value", scale: true, min: null, max: null, splitNumber: compact ? 2 : 5, splitLine: { lineStyle: { color: line } }, axisLabel: { ...label, formatter: (v) => short(v, digits) } },
         tooltip: { trigger: "axis", confine: true, backgroundColor: raised, borderColor: line, padding: [8, 10], textStyle: { color: text, fontSize: 12 }, axisPointer: { lineStyle: { color: faint, type: "solid" } },
           formatter: (items) => this.words(items.filter((item) => item.seriesType === "line" && typeof item.value?.[1] === "number"), axis, faint, looks) },
         series,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from html import escape
 from typing import Any, Literal
+from urllib.parse import urlencode
 
 from nicegui import run, ui
 
@@ -45,11 +46,13 @@ class EvaluationForm:
                 self._seed = self._field("Seed", str(request.get("seed", 0)), "104px")
             with box("row"):
                 self._seed.props["prefix"] = "seed"
+                button("Ladder", lambda: ui.navigate.to(f"/ladder?{urlencode({'env': self.env})}"), kind="ghost")
                 self._add = button("Add a policy", self._add_entrant, glyph="plus")
                 self.start = button("Run", begin, glyph="play", kind="primary")
         with panel("Policies", body="m-body tight") as end:
             with end:
                 self._hint = raw("", "small faint", "span")
+                self._count.on_value_change(self._say_games)
             self._body = box()
 
     async def load(self) -> None:
@@ -114,16 +117,26 @@ class EvaluationForm:
         offers = self._offers()
         tournament = self.kind == "tournament"
         self._add.set_visibility(tournament)
-        self._count.props["suffix"] = "a pair" if tournament else "episodes"
-        self._count.style("width:124px" if tournament else "width:148px")
+        self._count.props["suffix"] = "as each agent" if tournament else "episodes"
+        self._count.style("width:158px" if tournament else "width:148px")
         if not self._count.value:
             self._count.set_value("20" if tournament else "100")
-        self._hint.set_content("each plays each, as either agent" if tournament else "who acts for whom")
         with self._body:
             if tournament:
                 self._draw_entrants(offers)
             else:
                 self._draw_agents(offers)
+        self._say_games()
+
+    def _say_games(self) -> None:
+        """Show how many games a tournament has: a pair plays the number given twice, as either agent."""
+        text = str(self._count.value or "").strip().replace(",", "")
+        number = len(self._entrants) * (len(self._entrants) - 1) // 2
+        words = "each plays each, as either agent"
+        if text.isdigit() and number:
+            words = f"{2 * int(text):,} games a pair"
+            words += f", {2 * int(text) * number:,} in all" if number > 1 else ""
+        self._hint.set_content(words if self.kind == "tournament" else "who acts for whom")
 
     def _draw_entrants(self, offers: Mapping[PolicyID, str]) -> None:
         if len(self._entrants) < 2:

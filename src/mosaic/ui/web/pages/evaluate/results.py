@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import cast
 
 from nicegui import ui
 
+from mosaic.core.ids import PolicyID
 from mosaic.server.evaluations.job import ExaminationRow
 from mosaic.ui.web.api import ask_or_complain
 from mosaic.ui.web.components.icons import icon
@@ -20,6 +22,7 @@ from mosaic.ui.web.data.result_text import (
     histogram,
     rank,
     ratings_table,
+    reports_table,
     short,
     tournament_csv,
     tournament_verdict,
@@ -28,6 +31,7 @@ from mosaic.ui.web.data.results import (
     EpisodeDocument,
     EvaluationDocument,
     GameDocument,
+    Reports,
     TournamentDocument,
     chosen_episodes,
     first_agent_score,
@@ -55,6 +59,13 @@ def _show_verdict(html: str) -> None:
     raw(f"{icon('check', 'accent')}<span>{html}</span>", "row muted e-verdict").props("role=status")
 
 
+def _show_reports(policies: Mapping[PolicyID, Reports]) -> None:
+    table = reports_table(policies)
+    if table:
+        with panel("Reported by policies", hint="about their decisions, 95% intervals", body="m-body tight"):
+            raw(table, "m-scroll")
+
+
 class _Tournament:
     def __init__(self, row: ExaminationRow, result: TournamentDocument) -> None:
         self._row, self._result = row, result
@@ -68,6 +79,7 @@ class _Tournament:
                     with end:
                         button(glyph="export", kind="ghost small", label="Save as CSV", on_click=self._save)
                     raw(ratings_table(self._result), "m-scroll")
+                _show_reports({each["policy"]: each.get("reports", {}) for each in self._result["policies"]})
                 self._episodes = Episodes(self._row)
             with box("stack gap-4"):
                 self._matrix()
@@ -152,6 +164,7 @@ class _Evaluation:
                 if len(result["agents"]) > 1:
                     with panel("Policies", hint="over all agents that it played", body="m-body tight"):
                         raw(agents_table(result, "policies"), "m-scroll")
+                _show_reports({policy: each.get("reports", {}) for policy, each in result["policies"].items()})
                 self._episodes = Episodes(self._row)
             with box("stack gap-4"):
                 with panel("How returns are spread") as end:

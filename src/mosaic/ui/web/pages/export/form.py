@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
 
 from mosaic.config.export import ExportOptions
 from mosaic.core.errors import MosaicError, UnknownNameError
 from mosaic.core.ids import JsonObject
+from mosaic.store.index.summary import RunSummary
 from mosaic.ui.web.components.schema_form import SchemaForm
 from mosaic.ui.web.components.theme import title
 from mosaic.ui.web.components.widgets import box, button, empty, enable, panel, raw, select, toggle
 from mosaic.ui.web.data.export_draft import ExportDraft
 from mosaic.ui.web.data.facts import Facts
+
+
+def run_choices(rows: Sequence[RunSummary], chosen: str) -> dict[str, str]:
+    """Return titles of runs by id, and in any case the chosen one: it may have been created or deleted just now."""
+    runs = {row.run_id: f"{title(row)} · {row.run_id}" for row in rows}
+    return {chosen: chosen, **runs} if chosen and chosen not in runs else runs
 
 
 class ExportForm:
@@ -25,11 +32,16 @@ class ExportForm:
         with panel("What to export") as end:
             with end:
                 self._start = button("Export", begin, glyph="export", kind="primary")
-            runs = {row.run_id: f"{title(row)} · {row.run_id}" for row in facts.rows()}
             with box("x-choices"):
                 with box("stack gap-1"):
                     raw("Run", "m-label")
-                    select(runs, run or None, label="Run", on_change=self._choose_run, with_input=True)
+                    select(
+                        run_choices(facts.rows(), run),
+                        run or None,
+                        label="Run",
+                        on_change=self._choose_run,
+                        with_input=True,
+                    )
                 with box("stack gap-1"):
                     raw("Checkpoint", "m-label")
                     self._place = box()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from html import escape
 
-from nicegui import ui
+from nicegui import app, ui
 
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import ENDED
 from mosaic.store.views import RunDetails
@@ -18,11 +18,11 @@ from mosaic.ui.web.components.live import (
     FEW_CURVES,
     ChartLine,
     LiveFeed,
+    SeriesChips,
     chart,
     chart_height,
     way_back,
 )
-from mosaic.ui.web.components.theme import series_key
 from mosaic.ui.web.components.widgets import Segmented, box, button, empty, panel, raw, select, toggle
 from mosaic.ui.web.data.chart_groups import Family, families, policies_of
 from mosaic.ui.web.pages.comparison import ComparedRuns
@@ -37,6 +37,7 @@ _AXES = {
 _SMALL = 3
 _MORE = 24  # at each press of the button
 _HEIGHT = 252
+_STORED = "charts"  # name of the chosen measures among what the pages keep
 
 
 class CurvesPanel:
@@ -53,20 +54,34 @@ class CurvesPanel:
         with self._box, panel("Curves"):
             empty("The first curve appears after the worker's first report.")
         # Metrics of the last iteration are drawn with the page itself; finding all metrics ever reported takes longer.
+        self._self_play = details.config.get("policy_configuration") == "self_play"
+        env = EnvironmentConfig.model_validate(details.config["environment"]).id
+        project = str(details.config.get("project") or "")
+        self._kept_under = f"project {project}" if project else f"env {env}"
         if iteration := frame.facts.iteration(folder.run_id):
-            self._show(families(name for name, value in leaves(iteration) if isinstance(value, float | int)))
+            self._show(self._families(name for name, value in leaves(iteration) if isinstance(value, float | int)))
+        self._mark(details)
+
+    def _families(self, names: Iterable[str]) -> list[Family]:
+        return families(names, self_play=self._self_play)
+
+    def _mark(self, details: RunDetails) -> None:
+        if self._charts is not None:
+            self._charts.mark([(each.env_steps, each.best) for each in details.checkpoints])
 
     async def update(self, details: RunDetails) -> None:
         self._live = details.state not in ENDED
         if self._charts is not None:
             self._charts.set_live(self._live)
+        self._mark(details)
         if not self._live:
             self._frame.facts.forget_names(self._run_id)
         names = await self._frame.facts.aside(self._frame.facts.names, self._run_id)
         if names is None or names == self._names or self._box.is_deleted:
             return
         self._names = names
-        self._show(families(names))
+        self._show(self._families(names))
+        self._mark(details)
 
     def _show(self, found: list[Family]) -> None:
         if not found:
@@ -78,7 +93,7 @@ class CurvesPanel:
         read_ahead(self._frame.context, [source.ref for source in self._compared.sources(self._live)])
         self._box.clear()
         with self._box:
-            self._charts = _Charts(self._compared, measures, self._live)
+            self._charts = _Charts(self._compared, measures, self._live, OwnPanels(self._kept_under))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +118,7 @@ class Measures:
     def lines(self, title: str) -> list[ChartLine]:
         order, labels = self.policies, self.policies_in(title)
         family = next(each for each in self.families if each.title == title)
-        one_policy = len(order) <= 2  # then the mean over all policies and the only policy share one colour
+        one_policy = len(order) <= 2 or len(labels) == 1  # then it has the first colour, as the mean over all policies
         return [
             ChartLine(
                 self.run if len(labels) == 1 else label, family.curves[label], 0 if one_policy else order.index(label)
@@ -112,13 +127,28 @@ class Measures:
         ]
 
 
+class OwnPanels:
+    """Measures whose small charts a user has chosen, for all runs of a project; without one, of an env."""
+
+    def __init__(self, kept_under: str) -> None:
+        self._key = kept_under
+
+    def read(self) -> list[str]:
+        """Return the chosen measures; empty as long as none were chosen."""
+        return list(app.storage.general.get(_STORED, {}).get(self._key, []))
+
+    def write(self, titles: Sequence[str]) -> None:
+        kept = dict(app.storage.general.get(_STORED, {}))
+        kept.pop(self._key, None)
+        app.storage.general[_STORED] = {**kept, **({self._key: list(titles)} if titles else {})}
+
+
 class _Charts:
     """Chart of the chosen measure with its controls, and small charts of other measures."""
 
-    def __init__(self, compared: ComparedRuns, measures: Measures, live: bool) -> None:
+    def __init__(self, compared: ComparedRuns, measures: Measures, live: bool, panels: OwnPanels) -> None:
         self._compared, self._measures, self._live = compared, measures, live
         self._main, self._chosen = measures.titles[0], False  # whether the viewer chose it
-        self._hidden: set[str] = set()
         with panel(body="m-body tight"):
             self._feed = LiveFeed(compared.sources(live))
             self._head()
@@ -128,13 +158,14 @@ class _Charts:
             with box().style("padding:0 8px 8px 12px"):
                 self._plot = chart(_HEIGHT)
                 raw(
-                    "Drag over a curve to look closer, or press + and − on it; 0 shows all of it again.",
+                    "Drag over a curve to look closer, or press + and − on it; 0 shows all of it again. "
+                    "▲ marks checkpoints.",
                     "small faint r-hint",
                 )
             self._draw_main()
             self._feed.begin()
-            self._small = _SmallCharts(self._feed, lambda: self._small.show_more(self._measures, self._main))
-        self._small.add(measures, self._main)
+            self._small = _SmallCharts(self._feed, panels)
+        self._small.show(measures, self._main)
 
     def show(self, measures: Measures) -> None:
         """Show what was measured since."""
@@ -145,11 +176,16 @@ class _Charts:
         if not self._chosen and self._main != measures.titles[0]:  # such as the return, after the first episode
             self._main = measures.titles[0]
             self._choice.set_value(self._main)
-            self._small.restart()
         self._draw_main()
-        self._small.redraw(measures)
         self._draw_labels()
-        self._small.add(measures, self._main)
+        self._small.show(measures, self._main)
+
+    @property
+    def _stride(self) -> int:
+        return max(len(self._measures.policies_in(title)) for title in self._measures.titles)
+
+    def mark(self, checkpoints: list[tuple[int, bool]]) -> None:
+        self._feed.show_checkpoints(checkpoints)
 
     def set_live(self, live: bool) -> None:
         resumed, self._live = live and not self._live, live
@@ -180,9 +216,10 @@ class _Charts:
     def _tools(self) -> None:
         feed = self._feed
         with box("r-tools"):
-            self._labels = box("row wrap")
+            self._labels = SeriesChips(feed)
             self._draw_labels()
             self._band = toggle("band", True, feed.set_bands)
+            toggle("log scale", False, feed.set_log)
             self._compared.add_controls(self._compare)
             way_back(feed)
             with box("r-smooth").style("margin-left:auto"):
@@ -192,18 +229,13 @@ class _Charts:
                 slider.props("dense aria-label=Smoothing")
 
     def _draw_labels(self) -> None:
-        """Show a switch for each policy in the main chart."""
+        """Show a chip for each policy in the main chart, or for each run where only one policy is drawn."""
         labels, order = self._measures.policies_in(self._main), self._measures.policies
-        self._labels.clear()
-        self._labels.set_visibility(len(labels) > 1)
-        with self._labels:
-            for label in labels if len(labels) > 1 else ():
-                key = f"{series_key(order.index(label))}{escape(label)}"
-                toggle(key, label not in self._hidden, partial(self._show_label, label))
-
-    def _show_label(self, label: str, on: bool) -> None:
-        self._hidden.discard(label) if on else self._hidden.add(label)
-        self._feed.set_shown(label, on)
+        if len(labels) > 1:
+            self._labels.show({label: order.index(label) for label in labels})
+        else:
+            sources = self._compared.sources(self._live)
+            self._labels.show({source.label: place * self._stride for place, source in enumerate(sources)})
 
     def _choose_main(self, chosen: str) -> None:
         if chosen == self._main:
@@ -214,9 +246,11 @@ class _Charts:
 
     def _compare(self) -> None:
         self._fit()
+        self._draw_labels()
         self._feed.compare(self._compared.sources(self._live))
 
     def _draw_main(self) -> None:
+        self._feed.set_stride(self._stride)
         self._feed.draw(self._plot, self._measures.lines(self._main), self._main)
         self._fit()
 
@@ -227,38 +261,48 @@ class _Charts:
 
 
 class _SmallCharts:
-    """Charts of measures other than the main one: a few at first, on demand more."""
+    """Charts of other measures: those that the user chose, else a few at first and more on demand."""
 
-    def __init__(self, feed: LiveFeed, on_more: Callable[[], None]) -> None:
-        self._feed = feed
+    def __init__(self, feed: LiveFeed, panels: OwnPanels) -> None:
+        self._feed, self._panels = feed, panels
+        self._measures, self._main = Measures("", ()), ""
         self._plots: dict[str, ui.echart] = {}
         self._most = _SMALL
         self._grid = box("r-charts")
-        with box("r-more") as self._more:
-            self._button = button("", on_more, kind="ghost small")
+        with box("r-more row between wrap"):
+            self._button = button("", self._show_more, kind="ghost small")
+            self._choice = select([], [], label="Own charts", on_change=self._choose, multiple=True)
+            self._choice.props('use-chips=false display-value="Choose charts…"').classes("r-own")
 
-    def add(self, measures: Measures, main: str) -> None:
-        """Draw measures that have no chart yet."""
-        rest = [name for name in measures.titles if name not in (main, *self._plots)]
-        for name in rest[: self._most - len(self._plots)]:
-            with self._grid, box():
-                raw(f"<b>{escape(name)}</b>", "t")
-                self._plots[name] = chart(104)
-                self._feed.draw(self._plots[name], measures.lines(name), name)
-        hidden = len(measures.titles) - 1 - len(self._plots)
-        self._more.set_visibility(hidden > 0)
+    def show(self, measures: Measures, main: str) -> None:
+        """Draw the charts of these measures, `main` being drawn above."""
+        self._measures, self._main = measures, main
+        own = [title for title in self._panels.read() if title in measures.titles]
+        rest = [title for title in measures.titles if title != main]
+        self._draw(own or rest[: self._most])
+        hidden = len(rest) - len(self._plots)
+        self._button.set_visibility(hidden > 0 and not own)
         self._button.set_content(f"Show {min(hidden, _MORE)} more measures")
+        if self._choice.options != measures.titles:  # setting them takes back what is being chosen
+            self._choice.set_options(measures.titles, value=own)
 
-    def restart(self) -> None:
-        """Remove the charts; the measures that are looked at most follow."""
-        self._feed.forget(self._plots.values())
-        self._plots.clear()
-        self._grid.clear()
+    def _draw(self, titles: Sequence[str]) -> None:
+        if list(self._plots) != titles[: len(self._plots)]:
+            self._feed.forget(self._plots.values())
+            self._plots.clear()
+            self._grid.clear()
+        for title in titles:
+            if title not in self._plots:
+                with self._grid, box():
+                    raw(f"<b>{escape(title)}</b>", "t")
+                    self._plots[title] = chart(104)
+            self._feed.draw(self._plots[title], self._measures.lines(title), title)
 
-    def redraw(self, measures: Measures) -> None:
-        for name, plot in self._plots.items():
-            self._feed.draw(plot, measures.lines(name), name)
-
-    def show_more(self, measures: Measures, main: str) -> None:
+    def _show_more(self) -> None:
         self._most += _MORE
-        self.add(measures, main)
+        self.show(self._measures, self._main)
+
+    def _choose(self, titles: list[str]) -> None:
+        if titles != [title for title in self._panels.read() if title in self._measures.titles]:
+            self._panels.write(titles)
+            self.show(self._measures, self._main)

@@ -19,16 +19,22 @@ from mosaic.store.state import State
 from mosaic.store.views import RunDetails
 from mosaic.telemetry.events.reader import EventTail
 from mosaic.ui.cli.evaluation_view import EVALUATION_COLUMNS, evaluation_rows, evaluation_title
-from mosaic.ui.cli.group_results import differences
+from mosaic.ui.cli.group_results import differences, short_key
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import ago, title
 from mosaic.ui.web.components.widgets import Segmented, box, command, empty, panel, raw, select, set_html
-from mosaic.ui.web.data.alerts import Alert, end_alerts, number_alerts, plateau_alert, silence_alert
+from mosaic.ui.web.data.alerts import (
+    Alert,
+    EventWatch,
+    collapse_alert,
+    end_alerts,
+    plateau_alert,
+    silence_alert,
+)
+from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.progress import time_spent
-from mosaic.ui.web.pages.comparison import short_key
 
-_MOST_REPORTED = 5
 _LOOK_AGAIN_S = 10.0  # silence is news too
 _HEAR_AGAIN_S = 3.0  # no one can act on an alert sooner
 
@@ -39,7 +45,7 @@ class AlertsPanel:
         self._after = 0
         self._heard: tuple[State, int] | None = None
         self._looked = 0.0
-        self._reported: list[str] = []
+        self._watch = EventWatch()
         self._shown: list[Alert] | None = None
         with panel("Alerts", body="m-body tight"):
             self._box = box()
@@ -72,11 +78,12 @@ class AlertsPanel:
         found = end_alerts(details.state, details.run_id, details.reason)
         usual_s = sum(time_spent(self._facts.iteration(details.run_id)).values())
         found += silence_alert(details.state, event.get("timestamp"), time.time(), usual_s)
-        found += number_alerts(event)
-        if details.state is State.RUNNING:
+        found += self._watch.alerts()
+        if details.config.get("policy_configuration") != "self_play":  # there the return tells nothing
             curve = self._facts.trend(details.run_id)
-            found += plateau_alert(details.state, curve.x, curve.mean)
-        reported = [Alert("warn", text, "The worker reported this.") for text in reversed(self._reported)]
+            fell = collapse_alert(curve.x, curve.mean)
+            found += fell or plateau_alert(details.state, curve.x, curve.mean)
+        reported = [Alert("warn", text, "The worker reported this.") for text in reversed(self._watch.reported)]
         return found + reported
 
     def _read_reports(self) -> None:
@@ -85,8 +92,8 @@ class AlertsPanel:
         with EventTail(self._folder.metrics, self._after) as tail:
             while events := tail.read():
                 self._after = events[-1]["seq"]
-                said = [str(each.get("message", "")) for each in events if each["kind"] == "alert"]
-                self._reported = (self._reported + said)[-_MOST_REPORTED:]
+                for event in events:
+                    self._watch.take(event)
 
 
 _MOST_OFFERED = 200
@@ -122,7 +129,7 @@ class AboutPanel:
         if other is not None:
             with self._differing:
                 there = self._facts.details(other)
-                _difference(self._config, there.config, str(there.config.get("name") or other))
+                _difference(self._config, there.config, title(there))
 
 
 def _difference(own: Mapping[str, Json], other: Mapping[str, Json], name: str) -> None:
@@ -160,7 +167,7 @@ def _facts(details: RunDetails) -> list[tuple[str, str]]:
         ("Method", escape(" ".join(filter(None, (training.get("worker"), training.get("algorithm")))) or "—")),
         ("Policies", _policies(config)),
         ("Seed", escape(str(config.get("seed", "—")))),
-        ("Tags", escape(", ".join(config.get("tags") or ())) or "—"),
+        ("Tags", escape(", ".join(details.tags)) or "—"),
         ("Started", ago(details.attempts[0].started if details.attempts else None, time.time())),
         ("Checkpoints", f"{len(details.checkpoints)}" + (f", best at {best.env_steps:,}" if best else "")),
     ]
@@ -191,8 +198,11 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class LogPanel:
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
+    """What the worker printed, after the phases of its start."""
+
+    def __init__(self, facts: Facts, folder: RunFolder) -> None:
+        self._facts, self._folder = facts, folder
+        self._phases: list[tuple[float, str]] = []
         self._ends: dict[Stream, int] = {}
         self._texts: dict[Stream, str] = {}
         self._level = "All"
@@ -207,7 +217,9 @@ class LogPanel:
         self._show()
 
     async def update(self, details: RunDetails) -> None:
-        changed = False
+        phases = await run.io_bound(self._facts.phases, details)
+        changed = phases != self._phases
+        self._phases = phases or []
         for stream in STREAMS:
             read = await run.io_bound(tail, self._folder, stream, _BYTES)
             if read is None:  # the server is shutting down
@@ -224,11 +236,17 @@ class LogPanel:
         only_warnings = self._level == "Warnings"
         shown = [line for line in lines if not only_warnings or _WARNING.search(line)][-_LINES:]
         nothing = "The worker has printed no warning." if only_warnings else "The worker has printed nothing."
+        start = [] if only_warnings or self._level == "Stderr" else [_phase(*phase) for phase in self._phases]
         marked = (f'<span class="{"w" if _WARNING.search(line) else ""}">{escape(line)}</span>' for line in shown)
-        self._lines.set_content("\n".join(marked) or f'<span class="faint">{nothing}</span>')
+        printed = "\n".join(marked) or f'<span class="faint">{nothing}</span>'
+        self._lines.set_content("\n".join([*start, printed]))
         self._lines.client.run_javascript(
             f"const log = getHtmlElement({self._lines.id}); if (log) log.scrollTop = log.scrollHeight;"
         )
+
+
+def _phase(when: float, words: str) -> str:
+    return f"<time>{time.strftime('%H:%M:%S', time.localtime(when))}</time> <b>{escape(words)}</b>"
 
 
 def tail(folder: RunFolder, stream: Stream, size: int) -> tuple[str, int]:

@@ -29,8 +29,8 @@ from mosaic.ui.web.components.widgets import (
     text_input,
 )
 from mosaic.ui.web.data.draft import LEARN, Draft, choices, rows_of, rules_of
+from mosaic.ui.web.data.drawn_pictures import ADDRESS
 from mosaic.ui.web.data.env_info import EnvLook, catalog, look_at
-from mosaic.ui.web.data.env_pictures import ADDRESS
 
 _ALL = "All"
 _FIRST = (  # well-known ones, before the rest in alphabetical order
@@ -151,7 +151,7 @@ class EnvPicker:
                 return
             if look is not None:
                 self._cards[entry.id].set_content(_face(entry, look.card_words))
-                self._cards[entry.id].props["title"] = f"{entry.id}: {look.words}"
+                self._cards[entry.id].props["title"] = f"{entry.id}: {look.full_words}"
 
 
 def _look(env: EnvID) -> EnvLook | None:
@@ -162,8 +162,8 @@ def _look(env: EnvID) -> EnvLook | None:
 
 
 def _face(entry: EnvEntry, words: str = "") -> str:
+    glyph = (icon("user") if words else "") if entry.installed else icon("export")
     words = (words or entry.id.partition("/")[0]) if entry.installed else "not installed"
-    glyph = icon("user") if entry.installed else icon("export")
     return (
         f'{card_picture(entry)}<span class="ok">{icon("check")}</span><span class="t">'
         f'<b class="clip">{escape(env_title(entry.id))}</b><span>{glyph}{escape(words)}</span></span>'

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from html import escape
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from nicegui import events, run, ui
@@ -15,7 +17,8 @@ from mosaic.ui.web.api import ask
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.theme import env_title
 from mosaic.ui.web.components.widgets import box, button, command, complain, enable, panel, picture, raw, select
-from mosaic.ui.web.data.draft import Checked, Draft, group_documents, train_command, workers
+from mosaic.ui.web.data.advice import ProposedChange, advice_in
+from mosaic.ui.web.data.draft import Checked, Draft, group_documents, suggest_name, train_command, workers
 from mosaic.ui.web.data.env_info import EnvLook
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.run_plan import SpeedEstimate, find_pace, plan_html
@@ -25,6 +28,15 @@ from mosaic.workers.registry import load_worker
 _LOOK_S = 0.3
 
 
+class FormEvents(NamedTuple):
+    """What the page does after a change of the summary's fields, and after a check."""
+
+    method: Callable[[], Awaitable[None]]
+    change: Callable[[], None]
+    checked: Callable[[Checked], None]
+    advice: Callable[[ProposedChange], Awaitable[None]]
+
+
 class SummaryPanel:
     """Panel that checks the draft in a thread whenever it has changed, and shows the result."""
 
@@ -32,20 +44,21 @@ class SummaryPanel:
         self,
         facts: Facts,
         draft: Draft,
-        on_method: Callable[[], Awaitable[None]],
-        on_change: Callable[[], None],
+        events: FormEvents,
         problems: Callable[[], list[str]],
     ) -> None:
-        self._facts, self._draft, self._problems = facts, draft, problems
-        self._stale = True
+        self._facts, self._draft, self._problems, self._events = facts, draft, problems, events
+        self._stale, self._loaded = True, False
         with panel("Ready to start"):
             self._cover = raw("", "t-cover")
-            self._fields = RunFields(draft, on_method, on_change)
+            self._fields = RunFields(draft, events.method, events.change)
             self._plan = raw("", "m-kv", "dl")
             self._problem = raw("", "t-problem")
             self._problem.props("role=status")
+            self._advice = box("row wrap")
             self._start = button("Start training", self._begin, glyph="train", kind="primary big")
             self._start.props('title="Ctrl+Enter" aria-keyshortcuts="Control+Enter Meta+Enter"')
+            enable(self._start, False)  # until the form is there and what it says was checked
         with panel("Same thing in a terminal"):
             self._command = command(train_command(draft.document()), multi=True)
         ui.timer(_LOOK_S, self._refresh)
@@ -58,22 +71,24 @@ class SummaryPanel:
     def show_env(self, env: str, look: EnvLook | None, cover: str, usual: Mapping[str, str]) -> None:
         """Show another env; `usual` holds the default algorithm of workers that choose one for it."""
         self._fields.usual = usual
-        words = f" · {look.words}" if look else ""
+        words = f" · {look.full_words}" if look else ""
         self._cover.set_content(
             f'{cover or picture(env)}<span class="t-badge">{escape(env_title(env))}{escape(words)}</span>'
         )
 
     def show_method(self) -> None:
-        """Show the draft's worker and algorithm."""
-        self._fields.show_method()
+        """Show the draft's worker and algorithm; from now on it can be checked."""
+        self._loaded = True
+        self._fields.show_method(suggest_name(self._draft, [row.name for row in self._facts.rows(hidden=True)]))
 
     def show_checking(self) -> None:
         """Remove the plan of another method, since the check of the new one may take seconds."""
         self._problem.set_content("")
         self._plan.set_content("<dt>Method</dt><dd>checking …</dd>")
+        enable(self._start, False)
 
     async def _refresh(self) -> None:
-        if not self._stale:
+        if not self._stale or not self._loaded:
             return
         self._stale = False
         typed = [*self._problems(), *self._fields.problems]
@@ -88,13 +103,19 @@ class SummaryPanel:
         enable(self._start, checked.config is not None)
         words = f"{icon('alert', 'warn')}<span>{escape(checked.error)}</span>" if checked.error else ""
         self._problem.set_content(words)
+        self._advice.clear()
+        with self._advice:
+            for advice in advice_in(checked.error, self._draft):
+                button(advice.label, partial(self._events.advice, advice), glyph="check", kind="small")
+        self._events.checked(checked)
         self._plan.set_content(plan_html(checked.config, pace, self._draft.seeds) if checked.config else "")
 
     async def _begin(self) -> None:
         enable(self._start, False)
         try:
             await run.io_bound(self._facts.require_allowed, self._draft.document())
-            found = await run.io_bound(group_documents, self._draft.document(), self._draft.seeds)
+            document = {**self._draft.document(), "name": self._draft.name or self._fields.suggested}
+            found = await run.io_bound(group_documents, document, self._draft.seeds)
         except MosaicError as error:
             complain(str(error))
             enable(self._start, True)
@@ -124,6 +145,7 @@ class RunFields:
     def __init__(self, draft: Draft, on_method: Callable[[], Awaitable[None]], on_change: Callable[[], None]) -> None:
         self._draft, self._on_method, self._on_change = draft, on_method, on_change
         self._workers = workers()
+        self.suggested = ""  # name of a run without one
         self.usual: Mapping[str, str] = {}  # default algorithms that workers choose for the env
         self._quiet = False  # while the program itself sets its widgets
         with box("row"):
@@ -145,9 +167,10 @@ class RunFields:
         numbers = {"Env steps": self._steps.error, "Seeds": self._seeds.error, "Seed": self._seed.error}
         return [f"{name}: {error}" for name, error in numbers.items() if error]
 
-    def show_method(self) -> None:
-        draft = self._draft
+    def show_method(self, suggested: str) -> None:
+        draft, self.suggested = self._draft, suggested
         self._quiet = True
+        self._name.props["placeholder"] = suggested
         self._seeds.set_value("" if draft.seeds == 1 else str(draft.seeds))
         self._seed.set_value(str(draft.seed) if draft.seed else "")
         self._name.set_value(draft.name)

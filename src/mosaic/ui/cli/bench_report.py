@@ -1,0 +1,157 @@
+"""Report of benchmarks: figures with intervals, the machine, a table, Markdown and a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple, TypeAlias
+
+import psutil
+
+from mosaic.core.files import write_atomic
+from mosaic.store.origin import all_versions, git_state, machine_here
+from mosaic.telemetry.curves.bootstrap import bounds, resampled_places
+
+Document: TypeAlias = dict[str, Any]
+COLUMNS = ("benchmark", "figure", "ours", "ratio (95 %)", "peer", "goal", "met")
+_VERDICTS = {True: "yes", False: "NO", None: ""}
+
+
+class Interval(NamedTuple):
+    """Median of repeats with its 95 % interval; one repeat has no interval."""
+
+    middle: float
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Interval:
+        import numpy as np
+
+        if len(values) < 2:
+            return cls(values[0], None, None)
+        found = np.asarray(values)
+        medians = [np.median(found[places], axis=1) for places in resampled_places(len(values), len(values))]
+        low, high = bounds(np.concatenate(medians), len(values))
+        return cls(median(values), float(low), float(high))
+
+    def text(self, sign: str = "") -> str:
+        if self.low is None or self.high is None:
+            return f"{_short(self.middle)}{sign}"
+        return f"{_short(self.middle)}{sign} [{_short(self.low)}, {_short(self.high)}]"
+
+
+def machine(folder: Path) -> Document:
+    """Return what the figures depend on: the machine, its load, the versions, and the state of the repository."""
+    git = git_state(folder)
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **machine_here().model_dump(mode="json", exclude={"host"}),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "load": round(psutil.getloadavg()[0], 1),
+        "git": None if git is None else git.model_dump(mode="json"),
+        "versions": all_versions(),
+    }
+
+
+def read_figures(path: Path, benchmark: str) -> list[Document]:
+    """Return the figures that a benchmark has written down."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [{"benchmark": benchmark, **json.loads(line)} for line in lines]
+
+
+def rows(figures: Sequence[Document]) -> list[list[str]]:
+    """Return the cells of the table, one row for each figure."""
+    return [_cells(figure) for figure in figures]
+
+
+def missed(figures: Sequence[Document]) -> list[str]:
+    """Return the figures that failed or miss their goal."""
+    return [each["what"] for each in figures if each.get("failed") or each.get("met") is False]
+
+
+def markdown(about: Mapping[str, Any], figures: Sequence[Document]) -> str:
+    versions = ", ".join(f"{name} {found}" for name, found in about["versions"].items())
+    lines = [
+        "# Benchmarks",
+        "",
+        (
+            f"{about['at']}: {about['cpu']}, {about['cores']} cores, {about['memory_gb']:g} GB, {about['system']}; "
+            f"load {about['load']:.1f}."
+        ),
+        "",
+        f"{versions}.",
+        "",
+        f"| {' | '.join(COLUMNS)} |",
+        f"|{'---|' * len(COLUMNS)}",
+        *(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows(figures)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write_report(folder: Path, about: Mapping[str, Any], figures: Sequence[Document]) -> list[Path]:
+    """Write report.json, report.md and, where there are ratios, report.png; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {"machine": dict(about), "figures": list(figures)}
+    written = [folder / "report.json", folder / "report.md"]
+    write_atomic(written[0], json.dumps(document, indent=1))
+    write_atomic(written[1], markdown(about, figures))
+    compared = [each for each in figures if each.get("ratios")]
+    if compared:
+        written.append(folder / "report.png")
+        _draw(compared, written[-1])
+    return written
+
+
+def _cells(figure: Document) -> list[str]:
+    if figure.get("failed"):
+        return [figure["benchmark"], figure["what"], figure["failed"], "", "", "", _VERDICTS[False]]
+    if figure.get("skipped"):
+        return [figure["benchmark"], figure["what"], f"left out: {figure['skipped']}", "", "", "", _VERDICTS[None]]
+    ours = Interval.of(figure["values"])
+    ratio = Interval.of(figure["ratios"]).text("×") if figure.get("ratios") else ""
+    goal = f"{figure['goal']} {figure['bound']:g}" if "goal" in figure else ""
+    said = f"{_short(ours.middle)} {figure['unit']}".rstrip()
+    verdict = _VERDICTS[figure.get("met")]
+    return [figure["benchmark"], figure["what"].strip(), said, ratio, figure.get("peer", ""), goal, verdict]
+
+
+def _draw(figures: Sequence[Document], path: Path) -> None:
+    """Draw a bar for each ratio on a logarithmic scale, with its interval and its goal."""
+    from math import log10
+
+    from PIL import Image, ImageDraw, ImageFont
+
+    font = ImageFont.load_default(15)
+    left, wide, tall, top = 430, 520, 30, 44
+    picture = Image.new("RGB", (left + wide + 140, top + tall * len(figures) + 20), "#ffffff")
+    pen = ImageDraw.Draw(picture)
+    found = [Interval.of(figure["ratios"]) for figure in figures]
+    reach = [value for each in found for value in each if value is not None]
+    low, high = min(0.5, *reach) * 0.9, max(2.0, *reach) * 1.1
+
+    def place(value: float) -> float:
+        return left + wide * (log10(max(value, low)) - log10(low)) / (log10(high) - log10(low))
+
+    pen.text((10, 12), "How many times the peer, logarithmic; the thick mark is the goal", "#333a44", font)
+    pen.line([(place(1), top - 6), (place(1), top + tall * len(figures))], "#8891a0")
+    for number, (figure, ratio) in enumerate(zip(figures, found, strict=True)):
+        y = top + tall * number
+        label = f"{figure['what'].strip()} / {figure['peer']}"
+        pen.text((10, y + 4), label if len(label) <= 52 else f"{label[:51]}…", "#333a44", font)
+        ends = sorted((place(1), place(ratio.middle)))
+        pen.rectangle([ends[0], y + 5, ends[1], y + 21], "#d9822b" if figure.get("met") is False else "#3b7dd8")
+        if ratio.low is not None and ratio.high is not None:
+            pen.line([(place(ratio.low), y + 13), (place(ratio.high), y + 13)], "#1b2430", 2)
+        if "bound" in figure:
+            pen.line([(place(figure["bound"]), y + 2), (place(figure["bound"]), y + 24)], "#1b2430", 3)
+        said = f"{_short(ratio.middle)} times{', missed' if figure.get('met') is False else ''}"
+        pen.text((max(ends[1], place(ratio.high or 0)) + 6, y + 4), said, "#1b2430", font)
+    picture.save(path)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
