@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
-from collections.abc import Generator
+import tempfile
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 
-from tests.distribution import GroupScheduling, rank
+from tests.distribution import GroupScheduling, only_in_test_all, rank
 from tests.leftovers import stop_runs_below
 
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and what they start would inherit that.
@@ -26,25 +28,29 @@ gc.disable()
 settings.register_profile("any speed", deadline=None)
 settings.load_profile("any speed")
 HERE = Path(__file__).parent
-# Tests that use these fixtures, or are in these places and take many seconds of CPU, run in `make test` and not in
-# `make check`.
+# Tests that use these fixtures, or are in these files and folders, which take many seconds of CPU, run in `make test`
+# and not in `make check`.
 SLOW_FIXTURES = {"chromium", "ray"}
 SLOW_PLACES = [
     "core/test_numba_cache.py",
+    "envs/adapters/test_to_pettingzoo.py",
+    "envs/compiled",
+    "envs/godot",
+    "envs/tensors",
     "envs/test_contract_catalog.py",
+    "envs/test_wrappers.py",
     "envs/vector/test_multi_process.py",
-    "exports/hub/test_bundles.py",
-    "exports/test_export.py",
-    "exports/test_exports_of_a_server.py",
-    "exports/test_foreign_export.py",
-    "exports/test_jobs.py",
-    "exports/test_networks.py",
-    "learners/dqn/test_torch_engine.py",
+    "evaluation/test_evaluate.py",
+    "exports",
+    "godot",
+    "learners/dqn",
+    "learners/engines/test_imitation_gradients.py",
     "learners/engines/test_torch.py",
     "learners/engines/test_torch_tasks.py",
     "learners/ppo/test_picture_rollouts.py",
     "learners/tabular/test_tabular_engines.py",
     "learners/test_probes.py",
+    "models/test_fused_acting.py",
     "policies/minimax/test_minimax_connect_four.py",
     "runs/test_disk_full.py",
     "runs/test_python_face.py",
@@ -54,38 +60,51 @@ SLOW_PLACES = [
     "runs/test_supervisor_guard.py",
     "runs/tuning/test_search_trial.py",
     "runtimes/mpi/test_mpi_ranks.py",
+    "runtimes/test_merging.py",
     "runtimes/test_stepping_processes.py",
+    "server/auth/test_guard.py",
+    "server/play",
     "server/queue/test_dispatcher.py",
-    "server/streams/test_streams.py",
+    "server/streams",
+    "server/test_api.py",
+    "server/test_foreign_code.py",
     "server/test_hostile_requests.py",
+    "server/test_mcp.py",
+    "server/test_relay.py",
     "server/test_serving.py",
+    "server/test_ssh.py",
     "simulation/test_simulation.py",
+    "store/demos/test_demo_store.py",
+    "store/test_checkpoint_writers.py",
     "store/test_index_damage.py",
+    "telemetry/curves/test_curves.py",
+    "ui/cli/test_cli_foundation.py",
     "ui/cli/test_cli_runs.py",
     "ui/cli/test_env_constructions.py",
-    "workers/rllib/checkpoint/test_rllib_play.py",
-    "workers/rllib/checkpoint/test_rllib_user_play.py",
-    "workers/rllib/config/test_rllib_user_classes.py",
-    "workers/rllib/env/test_rllib_twin.py",
-    "workers/rllib/reporting/test_rllib_callbacks.py",
-    "workers/rllib/test_rllib_loop.py",
-    "workers/rllib/test_rllib_policies.py",
-    "workers/sb3/test_sb3_controllers.py",
-    "workers/sb3/test_sb3_export.py",
-    "workers/sb3/test_sb3_sampling.py",
-    "workers/sb3/test_sb3_worker.py",
-    "workers/sb3/test_sb3_writer.py",
+    "ui/cli/test_projects_command.py",
+    "ui/cli/test_raw_exceptions.py",
+    "ui/cli/test_tune_command.py",
+    "ui/tui",
+    "workers/rllib",
+    "workers/sb3",
     "workers/script/test_policies.py",
     "workers/script/test_script_runs.py",
     "workers/script/test_worker.py",
-    "workers/tabular/test_tabular_own_envs.py",
+    "workers/tabular",
     "workers/test_host.py",
     "workers/test_mapping_contract.py",
     "workers/test_same_on_any_machine.py",
     "workers/test_settings_contract.py",
     "workers/test_slow_env.py",
 ]
+_SLOW = {HERE / place for place in SLOW_PLACES}
+# `make test` repeats a failed slow test once, since others use the same cores, and names it in its summary.
+MOST_REPEATED = 3
 NO_BYTECODE = sys.dont_write_bytecode
+
+
+def in_slow_place(path: Path) -> bool:
+    return any(place in _SLOW for place in (path, *path.parents))
 
 
 @pytest.fixture
@@ -104,18 +123,55 @@ def short_runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mosaic.runs.run.start_attempt", short_attempt_here)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget, after the tests of a file, what they imported from their folders: others have modules of these names."""
+    known = len(sys.modules)
+    yield
+    folder = f"{tmp_path_factory.getbasetemp()}{os.sep}"
+    sys.path[:] = [place for place in sys.path if not place.startswith(folder)]
+    if len(sys.modules) != known:
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__dict__", {}).get("__file__")).startswith(folder):
+                del sys.modules[name]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the user's own files apart: homes and a folder for temporary files, all of which end with the tests."""
+    if not hasattr(config, "workerinput"):  # worker processes inherit them
+        # What is compiled is kept for the next time, and so are the folders of failed tests.
+        os.environ.setdefault("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+        folder = tempfile.TemporaryDirectory(prefix="m-", ignore_cleanup_errors=True)  # short: Ray's sockets lie in it
+        config.add_cleanup(folder.cleanup)
+        os.environ |= {"HOME": tempfile.mkdtemp(prefix="home-", dir=folder.name), "TMPDIR": folder.name}
+        for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+            os.environ.pop(name, None)
+        tempfile.tempdir = None  # read TMPDIR again
+    os.environ["MOSAIC_HOME"] = tempfile.mkdtemp(prefix="mosaic-home-")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file of which `make check` runs nothing."""
+    return True if config.option.markexpr == "not slow" and in_slow_place(collection_path) else None
+
+
 def pytest_collectstart() -> None:
     """Keep what pytest makes of the test files for the next time: PettingZoo's knights_archers_zombies forbids it."""
     sys.dont_write_bytecode = NO_BYTECODE
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
-    slow = {HERE / place for place in SLOW_PLACES}
     for item in items:
-        heavy = item.path in slow or SLOW_FIXTURES & set(item.fixturenames)
-        if heavy and item.get_closest_marker("slow") is None:
+        heavy = in_slow_place(item.path) or SLOW_FIXTURES & set(item.fixturenames)
+        if only_in_test_all(item.nodeid):
+            item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "chosen"]
+            item.add_marker(pytest.mark.slow)
+        elif heavy and item.get_closest_marker("slow") is None:
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.chosen)
+        if item.get_closest_marker("slow") is None:
+            item.add_marker(pytest.mark.flaky(reruns=0))  # what happens in one process happens again
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: rank(item.nodeid, slow=item.get_closest_marker("slow") is not None))
 
@@ -133,6 +189,25 @@ def pytest_runtest_makereport(item: pytest.Function) -> Generator[None, pytest.T
     if report.failed and (folder := getattr(item, "funcargs", {}).get("tmp_path")):
         stop_runs_below(folder)
     return report
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Stop the runs of tests that were interrupted, in this process and in its worker processes.
+
+    Several tests that passed only when they were repeated are a failure.
+    """
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and exitstatus == 0 and len(reporter.stats.get("rerun", ())) > MOST_REPEATED:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if exitstatus == pytest.ExitCode.INTERRUPTED and not hasattr(session.config, "workerinput"):
+        stop_runs_below(session.config._tmp_path_factory.getbasetemp())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show why tests failed that passed when they were repeated."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"repeated: {report.nodeid}", "_")
+        terminalreporter.write_line(report.longreprtext)
 
 
 @pytest.hookimpl(optionalhook=True)

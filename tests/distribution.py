@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from xdist.scheduler import LoadScopeScheduling
 
@@ -24,13 +24,15 @@ GROUPS = {
 # Single tests that take longest, some of them waiting: the end of the run should not be one process with one of these.
 LONGEST = [
     "workers/native/test_native_worker.py::test_every_declared_capability_is_proven",
-    "workers/tabular/test_tabular_worker.py::test_every_declared_capability_is_proven",
     "workers/test_worker_contract.py",
     "runs/test_supervisor_guard.py",
     "learners/test_learning_gates.py",
     "learners/dqn/test_torch_engine.py",
     "workers/test_same_on_any_machine.py",
 ]
+# Tests that only `make test-all` runs, by the starts of their ids: each takes long, and `make test` has a quicker one
+# of what it proves.
+ONLY_IN_TEST_ALL = Path(__file__).with_name("only_in_test_all.txt").read_text(encoding="utf-8").splitlines()
 _PLACES = {PurePosixPath("tests", place): name for name, places in GROUPS.items() for place in places}
 
 
@@ -38,6 +40,10 @@ def group_of(nodeid: str) -> str | None:
     """Return the name of the test's group; None for a test that may run in any process."""
     file = PurePosixPath(nodeid.partition("::")[0])
     return next((_PLACES[place] for place in (file, *file.parents) if place in _PLACES), None)
+
+
+def only_in_test_all(nodeid: str) -> bool:
+    return any(nodeid.startswith(f"tests/{start}") for start in ONLY_IN_TEST_ALL)
 
 
 def rank(nodeid: str, *, slow: bool) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from mosaic.config.field_types import MOST_STEPS
-from mosaic.core.machine import boot_id
+from mosaic.core.system import boot_id
 from mosaic.runs.exporting import process
 from mosaic.runs.launch import start_attempt
 from mosaic.runs.lifecycle import Life, RecordEnd, WorkerExited, WorkerFailed, WorkerReturned, WorkerStarted, advance
@@ -38,7 +38,7 @@ from mosaic.workers import host
 _FEW_STEPS = 4000
 
 
-def attempt_here(folder: RunFolder, attempt: int, *, trust: bool = False) -> None:
+def attempt_here(folder: RunFolder, attempt: int, *, trust: bool = False, inherited: tuple[int, ...] = ()) -> None:
     """Run one attempt to its end, as `start_attempt` and the run's processes do together."""
     row = look(os.getpid())
     assert row is not None

@@ -1,9 +1,15 @@
-"""Distribution of the tests: groups stay together, the longest come first, and collected tests stay in memory."""
+"""Surroundings and distribution of the tests: homes of their own, groups stay together, the longest come first."""
 
 import gc
+import os
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
-from tests.distribution import LONGEST, GroupScheduling, group_of, rank
+import pytest
+
+from tests.conftest import HERE, SLOW_PLACES, in_slow_place
+from tests.distribution import LONGEST, ONLY_IN_TEST_ALL, GroupScheduling, group_of, only_in_test_all, rank
 
 RAY = ["tests/runs/test_search_ray.py::test_one", "tests/runtimes/ray/test_tabular.py::test_two[a@b]"]
 BROWSER = ["tests/ui/web/pages/test_play_page.py::test_three"]
@@ -52,6 +58,27 @@ def test_long_tests_come_first():
     assert [nodeid for nodeid, _ in ranked] == [RAY[0], BROWSER[0], longest, SINGLE[1], SINGLE[0]]
 
 
+def test_a_slow_place_is_a_file_or_a_folder_that_exists():
+    assert not [place for place in SLOW_PLACES if not (HERE / place).exists()]
+    assert not [place for place in SLOW_PLACES if in_slow_place((HERE / place).parent)], "its folder is there already"
+    assert in_slow_place(HERE / "ui" / "tui" / "test_any.py")
+    assert not in_slow_place(HERE / "ui" / "test_windows.py")
+
+
+@pytest.mark.parametrize("start", ONLY_IN_TEST_ALL)
+def test_what_only_test_all_runs_exists(start):
+    file, _, name = start.partition("::")
+    assert f"def {name.partition('[')[0]}" in (HERE / file).read_text(encoding="utf-8")
+    assert only_in_test_all(f"tests/{start}")
+
+
 def test_what_was_collected_is_not_searched_for_garbage_again():
     assert gc.isenabled()
     assert gc.get_freeze_count() > 10_000
+
+
+def test_no_test_writes_to_the_users_own_folders():
+    own = Path(tempfile.gettempdir())
+    assert own.name.startswith("m-")
+    assert Path.home().parent == own
+    assert Path(os.environ["XDG_CACHE_HOME"]).parent != Path.home()  # compiled code is kept

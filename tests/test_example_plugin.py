@@ -1,5 +1,8 @@
 """The plug-in of the examples: written with public names alone, it does all that a plug-in can."""
 
+import os
+import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -73,3 +76,25 @@ def test_worker_of_the_plugin_honours_every_setting(installed, tmp_path):
     with setup.at_home():
         seen = {proof.capability for proof in check_settings(setup, config)}
     assert {"setting environment.options", "setting environment.wrappers", "setting checkpoint.at_end"} <= seen
+
+
+@pytest.mark.slow
+def test_the_package_is_built_installed_and_runs(tmp_path):
+    """pip builds and installs it, as a user would, and commands use its env, policy, worker and sink."""
+    site = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(site)]
+    copy = shutil.copytree(FOLDER, tmp_path / "plugin", ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run([*pip, str(copy)], check=True, capture_output=True)
+    environment = {**os.environ, "PYTHONPATH": str(site), "MOSAIC_HOME": str(tmp_path / "home")}
+
+    def command(*words):
+        ran = [sys.executable, "-m", "mosaic", *words]
+        done = subprocess.run(ran, env=environment, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    assert "example/corridor" in command("envs", "example")
+    command("evaluate", "example/corridor", "--agent", "*=constant:action=1", "--episodes", "5")
+    command("train", "example/corridor", "--worker", "climb", "--episodes", "60", "--set", "telemetry.mirrors=[text]")
+    command("evaluate", "example/corridor", "--agent", "*=run:latest", "--episodes", "5")
+    assert list(tmp_path.glob("home/runs/*/metrics.txt"))

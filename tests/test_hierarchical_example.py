@@ -58,8 +58,7 @@ def test_two_policies_are_trained_with_native(tmp_path):
         evaluation={"episodes": 1},
     )
     context = train_here(tmp_path, config, EagerContext)
-    (checkpoint,) = context.folder.checkpoints.iterdir()
-    assert checkpoint.is_dir()
+    assert {each.name for each in context.folder.checkpoints.iterdir()} >= {"1024"}
     assert {facts["agent"].split("=")[0] for _, facts in context.shown} == {MANAGER}  # the first agent of the picture
 
 
@@ -77,7 +76,7 @@ def learned(run):
     ("worker", "steps", "params"),
     [
         ("native", 200_000, {}),
-        ("rllib", 300_000, {"num_env_runners": 1, "num_envs_per_env_runner": 8, "fcnet_hiddens": [64, 64], "lr": 1e-3}),
+        ("rllib", 150_000, {"num_env_runners": 1, "num_envs_per_env_runner": 8, "fcnet_hiddens": [64, 64], "lr": 1e-3}),
     ],
 )
 @pytest.mark.timeout(1200)

@@ -3,7 +3,6 @@
 import ast
 import itertools
 import re
-import sys
 import tomllib
 from pathlib import Path
 
@@ -11,12 +10,14 @@ import pytest
 import yaml
 
 from mosaic.core.version import VERSION
+from mosaic.ui.cli.commands.bench import foreign_imports
 from tests.conftest import HERE, SLOW_PLACES
 from tests.distribution import GROUPS, LONGEST
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "mosaic"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+MODULES = {"yaml": "pyyaml"}  # whose distribution has another name
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -65,21 +66,39 @@ def test_sections_of_the_changelog_are_dated():
 
 def test_what_benchmarks_import_is_installed_by_setup():
     """Peers that need an environment of their own are run as files; all others share ours, so `make setup` has them."""
-    folder = ROOT / "benchmarks"
-    own_place = {"jax_style.py", "pgx_tictactoe.py", "vmas_spread.py"}
-    imported = set()
-    for path in folder.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())) if path.name not in own_place else ():
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-            imported |= {name.partition(".")[0] for name in names}
-    ours = {"mosaic", *(path.stem for path in [*folder.iterdir(), *folder.glob("*/*.py")])}
     extras = PROJECT["project"]["optional-dependencies"]
     wanted = [*PROJECT["project"]["dependencies"], *(each for extra in extras.values() for each in extra)]
     declared = {re.split(r"[\[<>=; ]", each)[0].lower() for each in wanted}
-    foreign = {name.lower().replace("_", "-") for name in imported - ours - set(sys.stdlib_module_names)}
+    foreign = {MODULES.get(name, name.lower().replace("_", "-")) for name in foreign_imports(ROOT / "benchmarks")}
     assert "supersuit" in foreign
     assert sorted(foreign - declared) == []
+
+
+def test_what_benchmarks_import_of_ours_exists():
+    """Rows import what they measure when they run: a name that has moved would be noticed only then."""
+    missing = []
+    for path in (ROOT / "benchmarks").rglob("*.py"):
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        for node in nodes:
+            folder = SOURCE.parent.joinpath(*(node.module or "").split("."))
+            if not folder.is_relative_to(SOURCE):
+                continue
+            file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+            known = set(re.findall(r"\w+", file.read_text())) if file.exists() else set()
+            known |= {each.stem for each in folder.glob("*.py")}
+            missing += [f"{path.name}: {node.module}.{each.name}" for each in node.names if each.name not in known]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", ["godot", "ppo", "rllib", "sb3"])
+def test_rows_of_benchmarks_exist(name):
+    folder = ROOT / "benchmarks"
+    tree = ast.parse((folder / f"{name}.py").read_text())
+    rows = next(node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "ROWS")
+    for row in rows.values:
+        module, _, function = row.elts[0].value.partition(":")
+        found = ast.parse((folder / f"{name}_rows" / f"{module}.py").read_text()).body
+        assert function in {node.name for node in found if isinstance(node, ast.FunctionDef)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,5 +1,6 @@
 """Machine code never outlives the source it was made from."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -15,9 +16,10 @@ from mosaic.core.numba_cache import cache_folder, cfunc, fingerprint, function_a
 
 MARKED = "from mosaic.core.numba_cache import njit\n"
 ALSO_MARKED = "from mosaic.core.numba_cache import cfunc, njit\n"
+SAID = f"{compiled.USED}\n"
 
 
-@pytest.mark.parametrize("marked", [MARKED, ALSO_MARKED])
+@pytest.mark.parametrize("marked", [MARKED, ALSO_MARKED, SAID])
 def test_a_change_in_any_compiled_file_is_a_new_cache(tmp_path, marked):
     for name in ("a", "b"):
         (tmp_path / f"{name}.py").write_text(marked)
@@ -132,3 +134,52 @@ def test_every_compiled_file_uses_it():
     bare = [path for path in sources.rglob("*.py") if any(word in path.read_text() for word in words)]
     assert bare == [Path(compiled.__file__)]
     assert cache_folder().name.startswith("compiled-")
+
+
+def test_files_that_compiled_code_takes_from_are_part_of_the_fingerprint():
+    """Functions, constants and tuple types of a file without the decorators are in machine code as they were."""
+    sources = Path(compiled.__file__).parent.parent
+    hashed = set(compiled.compiled_files(sources))
+    taken = {file for path in hashed for file in _taken_from(path, sources)}
+    assert taken - hashed == set(), f"write {compiled.USED!r} into these files"
+    assert sources / "envs/compiled/board_games/connect_four_bits.py" in taken & hashed
+
+
+def _taken_from(path, sources):
+    """Return the files of Mosaic whose names are used by the compiled functions and tuple types of a file."""
+    tree = ast.parse(path.read_text())
+    imported = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mosaic"):
+            for name in node.names:
+                inside = _file_of(f"{node.module}.{name.name}", sources)
+                imported[name.asname or name.name] = (inside or _file_of(node.module, sources), name.name)
+    used, annotated = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and any(_compiles(each) for each in node.decorator_list):
+            used |= {name for part in node.body for name in _names(part)}
+            annotated |= _names(node.args)
+        elif isinstance(node, ast.Call) and _compiles(node.func):
+            used |= {name for argument in node.args for name in _names(argument)}
+        elif isinstance(node, ast.ClassDef) and "NamedTuple" in _names(ast.Tuple(node.bases)):
+            annotated |= {name for part in node.body if isinstance(part, ast.AnnAssign) for name in _names(part)}
+    for node in reversed(tree.body):  # constants may be derived from others
+        if isinstance(node, ast.Assign) and used & {name for target in node.targets for name in _names(target)}:
+            used |= _names(node.value)
+    files = {imported[name][0] for name in used & imported.keys()}
+    tuples = {imported[name] for name in annotated & imported.keys()}
+    return files | {file for file, name in tuples if f"class {name}(NamedTuple" in file.read_text()}
+
+
+def _compiles(node):
+    """Recognise `njit`, `njit(…)`, and names such as `_compiled` that stand for them."""
+    return bool(_names(node) & {"njit", "cfunc", "_compiled"}) and not isinstance(node, ast.Attribute)
+
+
+def _names(node):
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _file_of(module, sources):
+    found = sources.parent / module.replace(".", "/")
+    return next((file for file in (found.with_suffix(".py"), found / "__init__.py") if file.is_file()), None)

@@ -46,6 +46,7 @@ def test_versions_are_numbers():
             "clasic/chess_v6",
             r"no environment family named 'clasic'. Did you mean 'classic'\? Known: .*mpe, python, sisl",
         ),
+        ("build/game.x86_64", r"no environment family named 'build'\..* A game of Godot is godot/PATH\."),
         ("tictactoes", r"There is no environment named 'tictactoes'.*Type: mosaic envs"),
     ],
 )
@@ -157,7 +158,8 @@ def test_envs_that_need_more_say_what_to_type():
     if listed["gym/Ant-v5"].installed:
         pytest.skip("mujoco is installed")
     with pytest.raises(
-        MissingExtraError, match=r"gym/Ant-v5 needs a package that is not installed. Type: pip install mujoco"
+        MissingExtraError,
+        match=r"gym/Ant-v5 needs a package that is not installed. Type: pip install .mosaic-rl.mujoco.",
     ):
         make_env("gym/Ant-v5")
 

@@ -150,6 +150,7 @@ def test_wilson_at_known_counts() -> None:
     assert estimate_score(8, 0, 2).ci95 == pytest.approx([0.490162, 0.943318], abs=1e-6)
     assert estimate_score(10, 0, 0) == pytest.approx((1.0, 0.722467, 1.0), abs=1e-6)
     assert estimate_score(0, 0, 10) == pytest.approx((0.0, 0.0, 0.277533), abs=1e-6)
+    assert estimate_score(0, 40, 0) == pytest.approx((0.5, 0.456189, 0.543811), abs=1e-6)  # draws vary little
     assert estimate_score(0, 0, 0) == (None, None, None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from mosaic.exports.during_training import exporting
 from mosaic.runs.exporting import job_report
 from mosaic.runs.exporting.jobs import ExportJobs
 from mosaic.runs.trainer import Trainer
-from mosaic.store.checkpoints import Retention, holding, list_checkpoints
+from mosaic.store.checkpoints import Retention, holding, list_checkpoints, prune
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State
 from mosaic.store.store import Store
@@ -130,15 +131,30 @@ def test_a_checkpoint_is_not_removed_while_it_is_exported(folder: RunFolder) -> 
     kept = Retention(keep_last=1, keep_best=0)
     write(folder, 10, keep_last=1, keep_best=0)
     (first,) = list_checkpoints(folder)
-    with holding(folder, first, kept) as there:
+    with holding(first.path) as held:
         writing = threading.Thread(target=write, args=(folder, 20), kwargs={"keep_last": 1, "keep_best": 0})
         writing.start()
         writing.join()
-        assert there
+        assert held is not None
         assert steps_of(list_checkpoints(folder)) == [10, 20]
+    prune(folder, kept)
     assert steps_of(list_checkpoints(folder)) == [20]
-    with holding(folder, first, kept) as there:
-        assert not there
+    with holding(first.path) as held:
+        assert held is None
+
+
+def test_another_process_that_inherits_the_lock_holds_the_checkpoint_until_it_ends(folder: RunFolder) -> None:
+    write(folder, 10, keep_last=2, keep_best=0)
+    write(folder, 20, keep_last=2, keep_best=0)
+    with holding(list_checkpoints(folder)[0].path) as held:
+        assert held is not None
+        other = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=(held,))
+    prune(folder, Retention(keep_last=1, keep_best=0))
+    assert steps_of(list_checkpoints(folder)) == [10, 20]
+    other.kill()
+    other.communicate()
+    prune(folder, Retention(keep_last=1, keep_best=0))
+    assert steps_of(list_checkpoints(folder)) == [20]
 
 
 def test_the_process_of_a_job_reports_its_files_and_its_failures(

@@ -63,7 +63,7 @@ def test_the_history_of_a_server(done: ExportRow, said: Said, home: Path, monkey
     assert "policy 2 of 2, 'player_1': comparing" in said("log", "latest", "--follow", "--server", URL)
     assert f"{done.export_id} is finished." in said("cancel", done.export_id, "--server", URL)
     assert "There is no export named 'nope'" in said("show", "nope", "--server", URL, code=2)
-    monkeypatch.setattr(jobs, "start_attempt", lambda folder, attempt, trust: None)
+    monkeypatch.setattr(jobs, "start_attempt", lambda *_, **__: None)
     waiting = ExportJobs(Store(home)).start(ExportRequest(run="lake")).export_id
     assert f"{waiting} is stopped." in said("cancel", waiting, "--server", URL)
     assert "is stopped: it has no files" in said("download", waiting, "--server", URL, code=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 from dataclasses import replace
@@ -19,6 +20,7 @@ from mosaic.runs.exporting import jobs
 from mosaic.runs.exporting.jobs import ExportChangedError, ExportJobs
 from mosaic.runs.exporting.process import ExportStoppedError, StopSwitch
 from mosaic.runs.exporting.record import PROGRESS, ProgressRow
+from mosaic.store.checkpoints import Retention, list_checkpoints, prune
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import State, read_written_state, write_state
 from mosaic.store.store import Store
@@ -141,9 +143,40 @@ def test_of_two_exports_to_one_place_the_second_fails(
     assert files() == written[0]
 
 
+def test_its_checkpoint_is_kept_while_the_run_prunes(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = {"worker": "native", "algorithm": "ppo", "preset": False, "total_timesteps": 3072}  # three rollouts
+    run = trained_here(
+        Store().home, config("gym/CartPole-v1", "pruned", training=training, checkpoint={"every_steps": 1000})
+    )
+    first, *_, last = list_checkpoints(run.folder)
+    steps = {"started": [], "exported": []}
+
+    def pruned(when: str) -> None:
+        prune(run.folder, Retention(keep_last=1, keep_best=0))
+        steps[when] = [each.env_steps for each in list_checkpoints(run.folder)]
+
+    def started(*attempt: Any, inherited: tuple[int, ...], trust: bool) -> None:
+        pruned("started")
+        for lock in inherited:  # the export's own process holds the checkpoint again
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        attempt_here(*attempt)
+
+    def traced(*asked: Any) -> list[TracedPolicy]:
+        pruned("exported")
+        return trace_policy(*asked)
+
+    monkeypatch.setattr(jobs, "start_attempt", started)
+    monkeypatch.setattr(export_module, "trace_policy", traced)
+    row = ExportJobs().start(ExportRequest(run="pruned", checkpoint=first.env_steps))
+    assert row.state is State.FINISHED, row.reason
+    assert set(map(tuple, steps.values())) == {(first.env_steps, last.env_steps)}
+    pruned("exported")
+    assert steps["exported"] == [last.env_steps]
+
+
 def test_a_run_that_is_deleted_meanwhile(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: list[Any] = []
-    monkeypatch.setattr(jobs, "start_attempt", lambda *started, trust: waiting.append(started))
+    monkeypatch.setattr(jobs, "start_attempt", lambda *started, **_: waiting.append(started))
     run = trained_here(Store().home, config("gym/FrozenLake-v1", "short-lived"))
     export_id = ExportJobs().start(ExportRequest(run="short-lived", out="lake.onnx")).export_id
     run.delete()

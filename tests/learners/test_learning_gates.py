@@ -196,7 +196,6 @@ def test_spread_agents_reach_the_gate():
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_predators_learn_against_learning_prey():
     """Predators catch more at the end than at the beginning, although the prey has learned to flee meanwhile."""
     config, options = prepared("mpe/simple_tag_v3", 0, total_timesteps=800_000)

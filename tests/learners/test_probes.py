@@ -10,10 +10,12 @@ import pytest
 from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.envs.vector.in_process import PythonVector
 from mosaic.learners import probes
+from mosaic.learners.actor_critic import build as actor_critic_assembly
+from mosaic.learners.actor_critic.algorithm import ActorCriticLearner
 from mosaic.learners.dqn import build as dqn_assembly
 from mosaic.learners.dqn.algorithm import DqnLearner
 from mosaic.learners.engines.fused import FusedEngine
-from mosaic.learners.probes import PROBES, ProbeAnswer, run_probe, run_probes
+from mosaic.learners.probes import PROBES, ProbeAnswer, probes_of, run_probe, run_probes
 from mosaic.learners.rollout.compiled import CompiledRollouts
 from mosaic.learners.rollout.python import PythonRollouts
 
@@ -30,12 +32,17 @@ def test_ppo_is_sound(name):
     assert outcome.ok, outcome.got
 
 
+CHOSEN = pytest.mark.chosen
+
+
 @pytest.mark.slow
-@pytest.mark.chosen
-@pytest.mark.parametrize("algorithm", ["a2c", "dqn"])
-def test_so_are_the_others(algorithm):
+@pytest.mark.parametrize(
+    ("algorithm", "count"),
+    [pytest.param("a2c", 11, marks=CHOSEN), pytest.param("dqn", 11, marks=CHOSEN), ("sac", 8), ("td3", 8)],
+)
+def test_so_are_the_others(algorithm, count):
     outcomes = list(run_probes(algorithm))
-    assert len(outcomes) == len(PROBES)
+    assert len(outcomes) == count
     assert [(outcome.probe.name, outcome.got) for outcome in outcomes if not outcome.ok] == []
 
 
@@ -78,6 +85,16 @@ def test_a_wrong_discount_of_dqn(monkeypatch):
 
     monkeypatch.setattr(dqn_assembly, "DqnLearner", far_sighted)
     assert fails("one_value", "two_steps", "choice", algorithm="dqn") == ["two_steps"]
+
+
+@pytest.mark.slow
+def test_a_wrong_discount_of_sac(monkeypatch):
+    def far_sighted(vector, plan, architecture, options, *rest):
+        return ActorCriticLearner(vector, plan, architecture, options.model_copy(update={"gamma": 0.99}), *rest)
+
+    monkeypatch.setattr(actor_critic_assembly, "ActorCriticLearner", far_sighted)
+    tried = [probe for probe in probes_of("sac") if probe.name in ("one_value", "two_steps", "choice")]
+    assert [probe.name for probe in tried if not run_probe(probe, "sac").ok] == ["two_steps"]
 
 
 def test_a_truncated_episode_that_is_worth_nothing_more(monkeypatch):
@@ -161,7 +178,8 @@ def test_values_that_are_learned_from_nothing(monkeypatch):
 
 
 def test_numbers_that_are_none_do_not_pass(monkeypatch):
-    monkeypatch.setattr(probes, "_ask", lambda *_: (float("nan"), np.full(2, np.nan, np.float32)))
+    numberless = replace(probes._ALGORITHMS["ppo"], ask=lambda *_: (float("nan"), np.full(2, np.nan, np.float32)))
+    monkeypatch.setattr(probes, "_ALGORITHMS", {"ppo": numberless})
     outcome = run_probe(BY_NAME["one_value"])
     assert not outcome.ok
     assert outcome.got == ("V(0) = nan",)
@@ -182,6 +200,8 @@ def test_what_cannot_be_probed():
         next(run_probes("dqm"))
     with pytest.raises(InputError, match=r"dqn has one engine; leave --engine torch out"):
         next(run_probes("dqn", engine="torch"))
+    with pytest.raises(InputError, match=r"type: mosaic train mosaic/tictactoe --algo alphazero.* dqn, sac, td3\."):
+        next(run_probes("alphazero"))
 
 
 def test_answers_in_words():

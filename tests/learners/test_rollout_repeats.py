@@ -80,7 +80,7 @@ def test_threads_share_a_minibatch_and_make_as_many_steps_as_one():
 def test_the_torch_engine_steps_compiled_twins_and_learns_there():
     with assembled(CARTPOLE, {"engine": "torch", "n_steps": 64, "n_epochs": 4, "memory": "gru"}, envs=16) as made:
         assert isinstance(made.learner.vector, CompiledVector)
-        assert made.said.startswith("torch engine (memory), 16 × gym/CartPole-v1 (compiled twin), 64 steps")
+        assert made.said.startswith("torch engine (asked for), 16 × gym/CartPole-v1 (compiled twin), 64 steps")
         before = made.learner.weights(0)
         made.learner.iterate()
         assert not np.array_equal(made.learner.weights(0), before)
@@ -102,6 +102,14 @@ def test_learner_and_frozen_places_do_not_share_chance_in_torch():
         (
             "classic/tictactoe_v3",
             {"threads": 2, "snapshot_every_steps": 300, "league_places": 2},
+            {"policy_configuration": "self_play"},
+        ),
+        ("mosaic/repeat_previous", {"memory": "gru", "memory_size": 8}, {}),
+        (CARTPOLE, {"memory": "mingru", "memory_size": 8, "normalize_observations": True}, {}),
+        (CARTPOLE, {"engine": "torch", "memory": "lstm", "memory_size": 8}, {}),
+        (
+            "mosaic/kuhn_poker",
+            {"memory": "gru", "memory_size": 8, "snapshot_every_steps": 300, "opponent_slip": 0.2},
             {"policy_configuration": "self_play"},
         ),
     ],

@@ -10,11 +10,12 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.learners.agent_roles import read_agent_roles
-from mosaic.learners.ppo.build import _architectures, _compiled_rollouts, _make_engine, _python_rollouts
+from mosaic.learners.ppo.build import _compiled_rollouts, _learn_settings, make_architectures, make_engine
 from mosaic.learners.ppo.gae import rows_of
 from mosaic.learners.ppo.options import PpoOptions
 from mosaic.learners.rollout.base import Rates, RolloutSettings
 from mosaic.learners.rollout.compiled import CompiledRollouts
+from mosaic.learners.rollout.engine_policies import EnginePolicies
 from mosaic.learners.rollout.python import PythonRollouts
 from mosaic.policies.network import NetworkPolicyController
 from tests.learners.small_runs import SMALL, SPREAD, assembled, learner, run_config
@@ -250,12 +251,14 @@ def test_both_workers_learn_the_same_from_the_same_random_numbers(env_id, option
     settings = RolloutSettings(40, 1, normalize_observations=options.normalize_observations)
     for made in ("fused", "played"):
         vector = make_compiled_vector(config.environment, 4)
-        architectures = _architectures(roles, each, vector.shape, rows)
+        architectures = make_architectures(roles, each, vector.shape, rows)
         if made == "fused":
             workers.append(_compiled_rollouts(vector, roles.plan, architectures, each, settings, 0))
         else:
-            make_engine = partial(_make_engine, "fused", architectures, each, 0)
-            workers.append(_python_rollouts(vector, roles.plan, architectures, make_engine, each, settings))
+            engines = partial(make_engine, "fused", architectures, each, 0)
+            policies = EnginePolicies(architectures, engines, vector.shape, settings)
+            learning = _learn_settings(each, vector.shape, settings)
+            workers.append(PythonRollouts(vector, roles.plan, policies, learning, settings))
     fused, played = workers
     np.testing.assert_array_equal(fused.policies.weights(0), played.policies.weights(0))
     engine = played.policies.engines[0]

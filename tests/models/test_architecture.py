@@ -89,16 +89,16 @@ def test_what_no_network_can_be():
     head = ActionHead("categorical", (2,))
     with pytest.raises(UnknownNameError, match=r"no activation named 'tan'\. Did you mean 'tanh'"):
         Architecture(4, head, activation="tan")
-    with pytest.raises(UnknownNameError, match=r"no memory named 'lsd'.*Known: gru, lstm"):
+    with pytest.raises(UnknownNameError, match=r"no memory named 'lsd'.*Known: gru, lstm, mingru"):
         Architecture(4, head, memory="lsd")
     with pytest.raises(InputError, match="Every width of a network must be at least 1"):
         Architecture(4, head, hidden=(64, 0))
     with pytest.raises(InputError, match="A shared network has no critic of its own"):
         Architecture(4, head, shared=True, critic_observation=8)
-    with pytest.raises(InputError, match="supports neither pictures nor memory: use the torch engine"):
-        build_model(Architecture(4, head, memory="gru"))
-    with pytest.raises(InputError, match="Only a network of dense layers has this layout"):
-        tensors(Architecture(4, head, memory="gru"))
+    with pytest.raises(InputError, match="supports neither pictures nor LSTMs: use the torch engine"):
+        build_model(Architecture(4, head, memory="lstm"))
+    with pytest.raises(InputError, match="A network with pictures or an LSTM has no such layout"):
+        tensors(Architecture(4, head, memory="lstm"))
 
 
 def test_documents_that_are_no_architecture():

@@ -9,7 +9,7 @@ from mosaic.core.turn import Turn
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.models.architecture import Architecture
 from mosaic.models.layout import initial_weights, tensors
-from mosaic.policies.controller import Explains
+from mosaic.policies.controller import Explains, Explanation
 from mosaic.policies.network import NetworkPolicyController
 
 BOX = spaces.Box(-5, 5, (4,), np.float32)
@@ -173,7 +173,7 @@ def test_no_opinion_where_there_is_none():
     controller, _ = network(spaces.MultiDiscrete([3, 2]))
     assert controller.explain(turn_of(seen()))["a"].probabilities is None
     controller, _ = network(spaces.Box(-1, 1, (2,)), critic_observation=12)
-    assert controller.explain(turn_of(seen()))["a"] == (None, None)
+    assert controller.explain(turn_of(seen()))["a"] == Explanation(None, None)
 
 
 def test_networks_of_other_spaces_are_refused():

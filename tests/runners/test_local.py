@@ -9,7 +9,7 @@ from mosaic import PolicyMapping, make_env
 from mosaic.core.errors import UnknownNameError
 from mosaic.policies.mapping import MappingError
 from mosaic.policies.python import FunctionPolicyController
-from mosaic.runners.local import ControllerError, IllegalActionError, LocalEnvRunner
+from mosaic.runners.local import ControllerError, IllegalActionError, LocalEnvRunner, TimeLimitError
 from mosaic.testing.toys import Alternating, Fading
 
 TICTACTOE = "classic/tictactoe_v3"
@@ -109,6 +109,32 @@ def hang(observation, mask):
 def test_a_hang_in_the_main_thread_is_broken():
     with pytest.raises(ControllerError, match=r"agent 'player_1' did not return within its time limit of 0\.05 s"):
         runner_of(make_env(TICTACTOE), hang, time_limit_s=0.05).run(0)
+
+
+def fails_when_interrupted(observation, mask):
+    try:
+        return hang(observation, mask)
+    except TimeLimitError:
+        raise KeyError("state of the interrupted code") from None
+
+
+def catches_everything(observation, mask):
+    try:
+        return hang(observation, mask)
+    except TimeLimitError:
+        return int(np.argmax(mask))
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (fails_when_interrupted, r"did not return within its time limit of 0\.05 s"),
+        (catches_everything, r"took 0\.\d+ s; its time limit is 0\.05 s"),
+    ],
+)
+def test_code_that_hides_its_interruption_has_still_exceeded_the_limit(policy, said):
+    with pytest.raises(ControllerError, match=said):
+        runner_of(make_env(TICTACTOE), policy, time_limit_s=0.05).run(0)
 
 
 def test_an_overrun_in_another_thread_is_an_error_too():

@@ -13,7 +13,7 @@ from time import monotonic
 import pytest
 
 from mosaic.config.run import RunConfig
-from mosaic.core.machine import boot_id
+from mosaic.core.system import boot_id
 from mosaic.runs.processes import MARK, Row, below, end_all, is_alive, list_processes, look, marked
 from mosaic.runs.resume import end_leftovers
 from mosaic.store.state import Attempt, ProcessRecord, read_state
@@ -87,7 +87,7 @@ def test_a_process_of_an_earlier_boot_is_never_taken_for_one_of_this(tmp_path: P
         end_leftovers(run, record)
         assert other.poll() is None
         end_leftovers(run, record.model_copy(update={"attempts": (Attempt(number=1, worker=today),)}), grace_s=0.0)
-        assert other.wait(10) == -signal.SIGKILL
+        assert other.wait(60) == -signal.SIGKILL
     finally:
         other.kill()
         other.communicate()
@@ -161,7 +161,7 @@ def test_what_is_found_first_when_the_time_is_over_is_killed_too(monkeypatch: py
     monkeypatch.setattr("mosaic.runs.processes.monotonic", lambda: 0.0 if _alive(rows[0]) else 100.0)
     try:
         end_all(find, 10.0)
-        assert [first.wait(10), second.wait(10)] == [-signal.SIGKILL] * 2
+        assert [first.wait(60), second.wait(60)] == [-signal.SIGKILL] * 2
     finally:
         for process in (first, second):
             process.kill()

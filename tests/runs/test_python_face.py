@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import gymnasium
@@ -188,6 +189,15 @@ def test_what_other_processes_need_is_stored(tmp_path):
         stored_environment(_Unpicklable(), tmp_path)
 
 
+def test_an_env_of_a_module_without_a_file_is_kept_by_value(tmp_path, monkeypatch):
+    made = types.ModuleType("made_by_a_program")
+    monkeypatch.setitem(sys.modules, "made_by_a_program", made)
+    exec("import gymnasium\ndef make():\n    return gymnasium.make('CartPole-v1')\n", vars(made))
+    kept = stored_environment(made.make, tmp_path)
+    monkeypatch.delitem(sys.modules, "made_by_a_program")
+    assert mosaic.make_env(kept).spec.possible_agents == ("agent_0",)
+
+
 class _Unpicklable(Corridor):
     def __reduce__(self):
         raise TypeError("a window is open")
@@ -318,13 +328,13 @@ def test_callbacks_see_every_event_and_stop_the_run(place):
 @pytest.mark.parametrize(
     ("worker", "algorithm", "text"),
     [
-        ("native", "sac", "The workers rllib and sb3 have sac: type --worker rllib --algo sac$"),
+        ("native", "tqc", "The workers rllib and sb3 have tqc: type --worker rllib --algo tqc$"),
         ("tabular", "dqn", "have dqn: type --worker native --algo dqn$"),
         ("native", "mappo", "--algo ppo --policies shared_value_function --set training.params.shared_actor=true$"),
         ("native", "recurrent_ppo", "type --algo ppo --set training.params.memory=lstm$"),
         ("rllib", "Recurrent-PPO", "type --algo ppo --set training.params.use_lstm=true$"),
         ("tabular", "mappo", "training.params.shared_actor=true --worker native$"),
-        ("native", "q_lerning", "Known: a2c, dqn, ppo\\.$"),
+        ("native", "q_lerning", "Known: a2c, alphazero, bc, cql, dagger, dqn, ppo, sac, td3\\.$"),
     ],
 )
 def test_an_algorithm_that_another_worker_has_is_named_with_it(worker, algorithm, text):

@@ -75,16 +75,29 @@ class Screen:
         return found
 
 
+OWNER_KEYS: dict[str, str] = {}  # by match
+
+
 def open_match(client: TestClient, env: str, agents: dict[str, str], **parts: Any) -> str:
-    answer = client.post("/matches", json={"environment": {"env_id": env}, "agents": agents, **parts})
+    """Opens a match of seed 0: policies that choose among equal moves must choose the same ones in each test."""
+    asked = {"environment": {"env_id": env}, "agents": agents, "seed": 0, "ready_screen": False, **parts}
+    answer = client.post("/matches", json=asked)
     assert answer.status_code == 201, answer.text
     match_id: str = answer.json()["match_id"]
+    OWNER_KEYS[match_id] = answer.json()["owner_key"]
     return match_id
 
 
 @contextmanager
-def screen(client: TestClient, match_id: str, *agents: str, headers: dict[str, str] | None = None) -> Iterator[Screen]:
+def screen(
+    client: TestClient, match_id: str, *agents: str, headers: dict[str, str] | None = None, owner: bool = True
+) -> Iterator[Screen]:
+    """A viewer; without agents of its own the match's owner."""
     query = "&".join(f"agent={agent}" for agent in agents)
     address = f"ws://127.0.0.1:8642/matches/{match_id}/stream?{query}"
     with client.websocket_connect(address, headers=headers or dict(client.headers)) as session:
-        yield Screen(session)
+        seat = Screen(session)
+        if owner and not agents and match_id in OWNER_KEYS:
+            seat.send("identify", key=OWNER_KEYS[match_id])
+            seat.until(lambda state: state["owner"])
+        yield seat

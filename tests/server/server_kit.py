@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -40,16 +38,6 @@ options = json.loads(sys.argv[1])
 settings = ServerSettings(limits=QueueLimits(**options["limits"]))
 serve(ListenAddress(port=options["port"]), Path(options["home"]), settings)
 """
-
-
-def lasting_port() -> int:
-    """A free port that nobody is given by chance while a server is away: outside the range of passing ones."""
-    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in random.sample(range(min(20_000, low - 2_000), low), 100):
-        with socket.socket() as trial:
-            if trial.connect_ex(("127.0.0.1", port)) != 0:
-                return port
-    raise AssertionError("no free port")
 
 
 def toy(iterations: int = 20, iteration_s: float = 0.0, **parts: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Load of the machine."""
 
-from mosaic.server.machine_load import MachineMeter, parse_gpus
+from mosaic.core.machine import parse_gpus
+from mosaic.server.machine_load import MachineMeter
 
 
 def test_the_tools_table_of_gpus():

@@ -1,4 +1,4 @@
-"""Projects over HTTP: what is registered can be listed and read, nothing can be created or written."""
+"""Projects over HTTP: listed, read, created in the server's own folder, renamed; no request chooses a path."""
 
 from __future__ import annotations
 
@@ -44,8 +44,41 @@ def test_an_unknown_project_is_not_a_path(api: TestClient, maze: Path) -> None:
     assert api.delete(f"/projects/{str(maze).replace('/', '%2F')}").status_code == 404
 
 
-def test_nothing_is_created_and_a_deleted_entry_leaves_its_folder(api: TestClient, maze: Path) -> None:
-    assert api.post("/projects", json={"folder": "/tmp/x"}).status_code == 405
+def test_a_project_is_created_in_the_servers_own_folder(api: TestClient, home: Path, tmp_path: Path) -> None:
+    made = api.post("/projects", json={"name": "noughts", "env": "classic/tictactoe_v3"})
+    assert made.status_code == 201
+    assert made.json()["folder"] == str(home / "projects" / "noughts")
+    assert api.get("/projects/noughts").json()["env"] == "classic/tictactoe_v3"
+    refused = api.post("/projects", json={"name": "noughts"})
+    assert "There is a project 'noughts' already" in refused.json()["error"]
+    for body in ({"name": "x", "folder": str(tmp_path / "x")}, {"name": "x", "env": "python:env.py:make"}):
+        refused = api.post("/projects", json=body)
+        assert refused.status_code == 403
+        assert "--allow-programs" in refused.json()["error"]
+    for name in ("../x", "..", ".x", "a/b", ""):
+        assert api.post("/projects", json={"name": name}).status_code in (400, 422)
+    assert [path.name for path in (home / "projects").iterdir()] == ["noughts"]
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_project_is_renamed_and_gets_presets_without_new_code(api: TestClient, maze: Path) -> None:
+    assert api.patch("/projects/maze", json={"name": "labyrinth"}).json()["name"] == "labyrinth"
+    assert 'name = "labyrinth"' in (maze / "mosaic.toml").read_text()
+    assert api.patch("/projects/labyrinth", json={"name": "../x"}).status_code in (400, 422)
+    own = {"environment": {"env_id": f"python:{maze}/env.py:make"}, "seed": 7}
+    saved = api.post("/projects/labyrinth/presets/long", json=own)
+    assert saved.status_code == 201
+    assert saved.json()["settings"]["long"]["seed"] == 7
+    foreign = {"environment": {"env_id": "python:/tmp/other.py:make"}}
+    refused = api.post("/projects/labyrinth/presets/worse", json=foreign)
+    assert refused.status_code == 403, refused.text
+    assert "worse" not in (maze / "mosaic.toml").read_text()
+    again = api.post("/projects/labyrinth/presets/long", json=own)
+    assert "has a preset 'long' already" in again.json()["error"]
+    assert api.post(f"/projects/{str(maze).replace('/', '%2F')}/presets/x", json=own).status_code == 404
+
+
+def test_a_deleted_entry_leaves_its_folder(api: TestClient, maze: Path) -> None:
     assert api.put("/projects/maze", json={}).status_code == 405
     assert api.delete("/projects/maze").status_code == 204
     assert api.get("/projects").json() == []

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 import uvicorn
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
+from uvicorn.server import ServerState
+from websockets.frames import Frame, Opcode
 
 from mosaic.server.auth.guard import Guard, with_security_headers
 from mosaic.server.auth.hosts import allowed_hosts
-from mosaic.server.serve import TimedProtocol
+from mosaic.server.serve import SteadyWebSocket, TimedProtocol, run_server
 
 WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -95,3 +99,38 @@ def test_answers_tell_browsers_what_they_may_do_with_them(kind: str, policy: str
     assert headers["x-content-type-options"] == "nosniff"
     assert policy in headers["content-security-policy"]
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
+
+
+def test_reading_stops_only_while_a_message_waits() -> None:
+    async def converse() -> list[str]:
+        config = uvicorn.Config(slow_answer)
+        socket = SteadyWebSocket(config, ServerState(), {}, asyncio.get_running_loop())
+        done: list[str] = []
+        socket.transport = SimpleNamespace(
+            pause_reading=lambda: done.append("pause"), resume_reading=lambda: done.append("resume")
+        )  # type: ignore[assignment]
+        for number in range(3):
+            socket.handle_bytes(Frame(Opcode.BINARY, bytes([number])))
+            done.append(f"came {number}")
+        done.extend([f"taken {(await socket.receive())['bytes'][0]}" for _ in range(3)])  # type: ignore[typeddict-item]
+        socket.handle_bytes(Frame(Opcode.BINARY, b"x"))
+        return done
+
+    assert asyncio.run(converse()) == ["came 0", "pause", "came 1", "came 2", "resume", "taken 0", "taken 1", "taken 2"]
+
+
+def test_what_was_loaded_before_is_not_searched_for_garbage() -> None:
+    frozen = []
+
+    class Server:
+        def run(self, sockets: list[socket.socket]) -> None:
+            frozen.append(gc.get_freeze_count())
+
+    loaded = [[] for _ in range(1000)]  # type: ignore[var-annotated]
+    before, usual = gc.get_freeze_count(), gc.get_threshold()
+    with socket.socket() as listener:
+        run_server(Server(), listener)  # type: ignore[arg-type]
+    searched_after = gc.get_threshold()[0]
+    gc.set_threshold(*usual)
+    assert frozen[0] >= before + len(loaded)
+    assert searched_after > 64 * 100  # containers that the messages of 64 clients may need

@@ -17,7 +17,6 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.runs.trainer import Trainer
 from mosaic.server import context as machine
 from mosaic.server.auth.token import ensure_token, token_file
-from mosaic.server.client.address import SshAddress, Tunnel
 from mosaic.server.client.client import Client
 from mosaic.server.queue.dispatcher import Dispatcher, NoRoomError
 from mosaic.server.queue.policy import QueueLimits
@@ -255,86 +254,6 @@ def test_importing_the_client_brings_no_server() -> None:
     assert done.stdout.strip() == ""
 
 
-FAKE_SSH = """#!{python}
-import os, signal, socket, sys, threading
-arguments = sys.argv[1:]
-with open({log!r}, "a") as log:
-    print(os.getpid(), *arguments, file=log)
-if arguments[-1] == "nowhere":
-    sys.exit("ssh: Could not resolve hostname nowhere")
-near, _, far = arguments[arguments.index("-L") + 1].partition(":")
-host, _, port = far.rpartition(":")
-def carry(source, target):
-    while data := source.recv(65536):
-        target.sendall(data)
-    target.shutdown(socket.SHUT_WR)
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(near)
-listener.listen()
-while True:
-    one, _ = listener.accept()
-    two = socket.create_connection((host, int(port)))
-    for pair in ((one, two), (two, one)):
-        threading.Thread(target=carry, args=pair, daemon=True).start()
-"""
-
-
-@pytest.fixture
-def ssh_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program `ssh` that opens the way on this machine and writes down how it was called."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    log = tmp_path / "ssh.log"
-    program = folder / "ssh"
-    program.write_text(FAKE_SSH.format(python=sys.executable, log=str(log)))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return log
-
-
-def test_through_ssh(home: Path, ssh_log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ServerProcess(home) as server:
-        monkeypatch.setenv("MOSAIC_TOKEN", ensure_token(home))
-        with Client(f"ssh://me@box:2222/{server.port}") as client:
-            run = client.submit(toy(iterations=50))
-            assert [event["seq"] for event in run.events()][:50] == list(range(1, 51))
-            assert run.wait() is State.FINISHED
-        pid, *arguments = ssh_log.read_text().split()
-        assert arguments[:2] == ["-N", "-L"]
-        assert arguments[2].endswith(f":127.0.0.1:{server.port}")
-        assert arguments[-4:] == ["-p", "2222", "--", "me@box"]
-        assert ensure_token(home) not in ssh_log.read_text()
-        assert not psutil.pid_exists(int(pid))
-        assert not Path(arguments[2].partition(":")[0]).parent.exists()
-
-
-def test_a_forgotten_tunnel_ends(home: Path, ssh_log: Path) -> None:
-    with ServerProcess(home) as server:
-        Tunnel(SshAddress("box", server_port=server.port))
-        pid = int(ssh_log.read_text().split()[0])
-        eventually(lambda: not psutil.pid_exists(pid), "the end of ssh")
-
-
-def test_what_ssh_complains_about_is_passed_on(ssh_log: Path) -> None:
-    with pytest.raises(MosaicError, match="ssh to nowhere failed: ssh: Could not resolve hostname nowhere"):
-        Client("ssh://nowhere", "token")
-
-
-@pytest.mark.parametrize(
-    "url", ["ssh://", "ssh://-oProxyCommand=x", "ssh://a@-b", "ssh://a b", "ssh://box:x", "ssh://box/x", "ssh://box/0"]
-)
-def test_what_is_no_ssh_address(ssh_log: Path, url: str) -> None:
-    with pytest.raises(InputError, match=r"is not ssh://\[USER@\]HOST"):
-        Client(url, "token")
-    assert not ssh_log.exists()
-
-
-def test_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="There is no program 'ssh'"):
-        Client("ssh://box", "token")
-
-
 def test_signals_reach_only_the_server(home: Path) -> None:
     """Ctrl-C in a terminal goes to its whole process group; runs have left it."""
     with ServerProcess(home) as server, server.client() as client:
@@ -348,4 +267,4 @@ def test_signals_reach_only_the_server(home: Path) -> None:
         assert os.getpgid(server.process.pid) not in groups
         server.process.send_signal(signal.SIGTERM)
         server.process.wait(60)
-        assert Trainer(home).run(run.id).state is State.RUNNING
+        assert Trainer(home).run(run.id).state in {State.STARTING, State.RUNNING}

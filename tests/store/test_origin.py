@@ -50,7 +50,7 @@ def test_secrets_are_not_kept(typed: list[str], kept: list[str]) -> None:
 
 
 def test_a_run_keeps_what_was_asked_beside_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["mosaic", "train", "gym/CartPole-v1", "--token", "abc"])
+    monkeypatch.setattr(sys, "argv", ["mosaic", "train", "gym/CartPole-v1", "--token", "s3cret-word"])
     asked = {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"params": {"n_epochs": 3}}}
     run = Trainer(tmp_path).submit(asked, start=False)
     origin = read_origin(run.folder)
@@ -67,4 +67,4 @@ def test_a_run_keeps_what_was_asked_beside_what_runs(tmp_path: Path, monkeypatch
     manifest = write_run_manifest(run.folder, read_state(run.folder))
     assert manifest.origin == origin
     assert manifest.machine == origin.machine
-    assert "abc" not in run.folder.manifest.read_text()
+    assert "s3cret-word" not in run.folder.manifest.read_text()

@@ -131,7 +131,7 @@ FIRST = {
     "list": lambda home: Store(home).index.list(),
     "token": ensure_token,
     "show": lambda home: begin_session(home, "play", "e", {}),
-    "episode": lambda home: Matches(home).keep("a", Episode({"env_id": "e"}, 0, {})),
+    "episode": lambda home: Matches(home).kept.keep("a", Episode({"env_id": "e"}, 0, {})),
 }
 
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 
@@ -33,9 +34,10 @@ def no_display(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_browser_in_the_terminal_does_not_count(no_display: None, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(window.webbrowser, "open", lambda address: opened.append(address) or True)
-    assert not window.open_browser("http://127.0.0.1:1/")
-    monkeypatch.setenv("DISPLAY", ":0")
-    assert window.open_browser("http://127.0.0.1:1/")
+    with ExitStack() as end:
+        assert not window.open_browser("http://127.0.0.1:1/", end)
+        monkeypatch.setenv("DISPLAY", ":0")
+        assert window.open_browser("http://127.0.0.1:1/", end)
     assert len(opened) == 1
 
 
@@ -43,13 +45,15 @@ def test_a_token_is_not_among_the_browsers_arguments(monkeypatch: pytest.MonkeyP
     opened: list[str] = []
     monkeypatch.setattr(window, "has_display", lambda: True)
     monkeypatch.setattr(window.webbrowser, "open", lambda address: opened.append(address) or True)
-    assert window.open_browser("http://127.0.0.1:1/?a=1&token=secret")
-    (address,) = opened
-    assert address.startswith("file://")
-    assert "secret" not in address
-    path = Path(address.removeprefix("file://"))
-    assert "token=secret" in path.read_text()
-    assert path.parent.stat().st_mode & 0o077 == 0
+    with ExitStack() as end:
+        assert window.open_browser("http://127.0.0.1:1/?a=1&token=secret", end)
+        (address,) = opened
+        assert address.startswith("file://")
+        assert "secret" not in address
+        path = Path(address.removeprefix("file://"))
+        assert "token=secret" in path.read_text()
+        assert path.parent.stat().st_mode & 0o077 == 0
+    assert not path.parent.exists()
 
 
 def test_a_window_without_a_display_says_what_to_type(mosaic, no_display: None) -> None:
@@ -98,12 +102,12 @@ def test_the_demo_takes_another_port_and_then_the_terminal(monkeypatch: pytest.M
     demo = import_module("mosaic.ui.cli.commands.demo")
     asked: list[int] = []
 
-    def refuse(run_id: str, port: int) -> None:
+    def refuse(run_id: str, env: str, port: int) -> None:
         asked.append(port)
         raise InputError("Mosaic cannot listen.")
 
     monkeypatch.setattr(demo, "_serve_board", refuse)
-    assert not demo._play_in_the_browser("a-run")
+    assert not demo._play_in_the_browser("a-run", demo.ENV)
     assert asked == [8642, 0]
 
 

@@ -77,6 +77,22 @@ def test_a_start_that_does_not_notice_a_stop_is_left_after_a_grace() -> None:
     assert [event["message"] for event in case.events] == ["starting Ray"]
 
 
+@pytest.mark.parametrize("sampled", [0, 128])
+def test_a_stop_while_the_first_code_is_compiled_does_not_wait_for_it(sampled: int) -> None:
+    case, left = Case(), []
+    work = Compilation(3, 20.0, "update")
+    fresh = Heartbeat(case._report, case.inbox, 2.0, case.patience, clock=case.clock, compiling=lambda: work)
+    fresh.leave = lambda: left.append(case.clock.now_s)
+    with fresh.iteration():
+        if sampled:
+            fresh.report({"kind": "iteration", "env_steps": sampled})
+        case.inbox.put("stop")
+        for _ in range(4):
+            fresh.beat()
+            case.clock.now_s += 1.0
+    assert left == ([] if sampled else [100.0 + START_GRACE_S])
+
+
 def test_training_that_has_begun_is_not_left() -> None:
     case, left = Case(), []
     case.heartbeat.leave = lambda: left.append(1)

@@ -28,7 +28,7 @@ class Told:
 
     def until(self, word):
         with self._new:
-            assert self._new.wait_for(lambda: word in self.words, timeout=10)
+            assert self._new.wait_for(lambda: word in self.words, timeout=60)
 
 
 def test_nothing_asked():
@@ -61,7 +61,7 @@ def test_a_pause_ends_by_resume_or_stop(way_out):
     told.until("paused")
     inbox.put("checkpoint")  # nobody can save: it waits for the end of the pause
     inbox.put(way_out)
-    worker.join(timeout=10)
+    worker.join(timeout=60)
     assert not worker.is_alive()
     assert told.words == ["paused", "resumed"]
     assert inbox.checkpoint_asked()
@@ -75,11 +75,11 @@ def test_a_checkpoint_during_a_pause_does_not_end_it():
     told.until("paused")
     for _ in range(2):
         inbox.put("checkpoint")
-        assert saved.acquire(timeout=10)
+        assert saved.acquire(timeout=60)
     assert worker.is_alive()
     assert told.words == ["paused"]
     inbox.put("resume")
-    worker.join(timeout=10)
+    worker.join(timeout=60)
     assert told.words == ["paused", "resumed"]
 
 

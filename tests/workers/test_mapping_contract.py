@@ -47,6 +47,7 @@ def proofs(made):
 
 
 HONOURED = {"resources", "agent mapping", "fixed opponent", "env metrics", "policies_to_train"}
+HONOURED |= {"opponent in another process"}
 
 
 def test_tables(tmp_path, runs_here):

@@ -48,7 +48,7 @@ def test_a_preset_can_be_left_out():
 
 def test_other_versions_and_algorithms():
     assert find_preset("gym/CartPole-v0", "native", "ppo") is find_preset("gym/CartPole-v1", "native", "ppo")
-    assert find_preset("gym/CartPole-v1", "native", "dqn") is None
+    assert find_preset("gym/CartPole-v1", "native", "a2c") is None
     assert find_preset("gym/CartPole-v1", "tabular", "ppo") is None
 
 
@@ -85,11 +85,12 @@ def test_a_wrapper_does_not_change_the_batch(algorithm):
         (name, algorithm)
         for name in ("native", "tabular", "rllib", "sb3")
         for algorithm in load_worker(name).info.algorithms
-        if algorithm not in ("bc", "marwil", "cql", "iql")
-    ],  # they need a dataset
+        if algorithm not in ("bc", "dagger", "marwil", "cql", "iql")
+    ],  # they need a dataset, or an expert
 )
 def test_a_resolved_configuration_leaves_nothing_to_choose(worker, algorithm):
     env_id = "gym/MountainCarContinuous-v0" if algorithm in ("sac", "tqc", "td3", "crossq") else "gym/FrozenLake-v1"
+    env_id = "classic/tictactoe_v3" if algorithm == "alphazero" else env_id
     chosen = resolve(config(env_id, worker=worker, algorithm=algorithm)).config
     options = load_worker(worker).options(algorithm)
     assert set(chosen.training.params) == set(options.model_fields)

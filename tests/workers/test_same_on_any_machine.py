@@ -80,7 +80,13 @@ def on(cores: list[int], document: dict[str, Any]) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("case", CASES)
+# In `make test`: one of each kind of computation that shares work among cores.
+SHORT = {"fused, two learners", "dqn", "many tables on threads"}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[] if case in SHORT else pytest.mark.slow) for case in CASES]
+)
 def test_cores_change_nothing_but_speed(case: str) -> None:
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:

@@ -175,6 +175,13 @@ def test_options_of_envs_and_wrappers_that_do_not_exist(environment, text):
     assert text in refusal("native", environment=environment)
 
 
+@pytest.mark.parametrize(("worker", "algorithm"), [("native", "dqn"), ("native", "ppo"), ("rllib", "dqn")])
+def test_the_usual_policies_are_ones_that_the_algorithm_can_train(worker, algorithm):
+    asked = run_config(worker, environment=GAME, training={"algorithm": algorithm, "total_timesteps": 100})
+    chosen = resolve(asked).config.policy_configuration
+    assert chosen == ("self_play" if algorithm == "ppo" else "parameter_sharing")
+
+
 def test_a_policy_that_a_run_does_not_have(tmp_path, runs_here):
     trainer = Trainer(tmp_path)
     run = trainer.submit(run_config("toy", training={"total_timesteps": 200}))

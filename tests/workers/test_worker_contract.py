@@ -10,10 +10,12 @@ from mosaic import testing
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.envs.contract.report import ContractError
+from mosaic.runs.launch import wait_until
 from mosaic.testing import check_env, check_worker
 from mosaic.testing.toys import Crowd, crowd
 from mosaic.testing.worker import WorkerContractError
 from mosaic.testing.worker.curve import curve, difference, fallen_counter
+from mosaic.testing.worker.rehearsal import Rehearsal
 from tests.workers import liars
 from tests.workers.hosting import run_config
 
@@ -115,10 +117,14 @@ def test_a_modest_plugin_is_refused_everything_else(installed_liars):
 
 @pytest.mark.slow
 @pytest.mark.chosen
-def test_one_that_ignores_a_pause(installed_liars):
-    error = lie("deaf", patience_s=15.0)
+def test_one_that_ignores_a_pause(installed_liars, monkeypatch):
+    def reaches(rehearsal, state):  # the patience is for all that does answer
+        return wait_until(rehearsal.run.folder, lambda record: record.state is state, 1.0) is not None
+
+    monkeypatch.setattr(Rehearsal, "reaches", reaches)
+    error = lie("deaf", patience_s=60.0)
     assert str(error) == (
-        "worker deaf, pause: asked to pause, the run is running after 15 s. Promise: a paused run reports nothing, and "
+        "worker deaf, pause: asked to pause, the run is running after 60 s. Promise: a paused run reports nothing, and "
         "continues when it is resumed. What to do: call context.inbox.wait_while_paused() once in every iteration, or "
         "declare pause=False."
     )
@@ -154,7 +160,7 @@ def test_one_that_starts_over_instead_of_going_on(installed_liars):
         ("saveless", "resume", "it declares resume and no checkpoints"),
         ("childless", "population", "it declares population, and resume or checkpoints is missing"),
         ("unbred", "population", "with boldness=0.25 the copy trains exactly as the original does from "),
-        ("blind", "fixed opponent", "in its opponent's place an agent was paid 0."),
+        ("blind", "fixed opponent", "as its opponents an agent was paid 0"),
         ("boastful", "resources", "was accepted"),
     ],
 )

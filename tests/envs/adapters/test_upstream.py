@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import gymnasium
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from mosaic.core.errors import InputError
 from mosaic.core.turn import digest, digest_value
 from mosaic.envs.adapters import upstream as repairs
-from mosaic.envs.adapters.upstream import quiet
+from mosaic.envs.adapters.upstream import keep_pygame, quiet
 from mosaic.envs.catalog import make_env
 from mosaic.envs.contract.session import Sampler
 from tests.envs.env_cases import PONG, raw_aec, raw_parallel, turns
@@ -183,3 +184,14 @@ def test_mpe_confuses_names_and_we_do_not():
     one, _ = make_env("mpe/simple_spread_v3"), make_env("mpe/simple_tag_v3")
     assert str(one.env) != "simple_spread_v3"
     assert one.spec.env_id == "mpe/simple_spread_v3"
+
+
+def test_an_env_that_closes_while_another_one_does_leaves_pygame_alone():
+    pygame = pytest.importorskip("pygame")
+    quit_pygame = pygame.quit
+    with ExitStack() as second:
+        with ExitStack() as first:
+            first.enter_context(keep_pygame())
+            second.enter_context(keep_pygame())
+        assert pygame.quit is not quit_pygame  # the second one still closes
+    assert pygame.quit is quit_pygame

@@ -13,6 +13,7 @@ from mosaic.core.notices import notices_to
 from mosaic.envs.catalog import make_env
 from mosaic.envs.godot import editor
 from tests.envs.godot.fake_game import FakeGame
+from tests.ports import reserved_port
 
 SCRIPT = Path(__file__).with_name("fake_game.py")
 
@@ -44,9 +45,8 @@ def started(exported):
 class Editor:
     """A person at the editor, who presses Play when Mosaic says so."""
 
-    def __init__(self):
-        with closing(socket.create_server(("127.0.0.1", 0))) as server:
-            self.port = server.getsockname()[1]
+    def __init__(self, port):
+        self.port = port
         self.notices, self.games, self.arguments, self.threads = [], [], {}, []
 
     def play(self, notice=""):
@@ -64,12 +64,13 @@ class Editor:
 
 @pytest.fixture
 def person():
-    at_editor = Editor()
-    with notices_to(at_editor.play):
-        yield at_editor
-    for game in list(editor._games.values()):
-        game.end()
-    editor._games.clear()
+    with reserved_port() as port:
+        at_editor = Editor(port)
+        with notices_to(at_editor.play):
+            yield at_editor
+        for game in list(editor._games.values()):
+            game.end()
+        editor._games.clear()
     for thread in at_editor.threads:
         thread.join(60)
         assert not thread.is_alive(), "a game that Mosaic has left open"

@@ -106,6 +106,9 @@ class FakeGame:
             case "call":
                 return {"type": "call", "returns": [message["method"]] * len(self.names)}
             case "close":
+                if self.fault == "stay":
+                    print("told to close", flush=True)
+                    time.sleep(3600)
                 raise SystemExit(0)
         raise AssertionError(f"an unknown message: {message}")
 

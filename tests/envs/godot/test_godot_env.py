@@ -8,6 +8,8 @@ from mosaic.core.errors import MosaicError
 from mosaic.core.turn import digest
 from mosaic.envs.adapters.to_pettingzoo import as_pettingzoo
 from mosaic.envs.contract.check import check_env
+from mosaic.envs.godot.game import Game
+from mosaic.envs.godot.process import ENDING_S, GameProcess
 from mosaic.envs.vector.in_process import PythonVector
 from mosaic.envs.wrappers.limits import TimeLimit
 from tests.envs.env_cases import turns
@@ -173,6 +175,28 @@ def test_a_step_can_be_sent_ahead(started):
     with pytest.raises(RuntimeError, match="other actions"):
         env.step(dict(actions))
     assert same.observations.keys() == {"a_0"}
+
+
+def test_games_that_do_not_end_are_waited_for_together(started, monkeypatch):
+    """Each has its own moment from the same beginning, also below wrappers."""
+    asked, waited = [], []
+    begin, end = Game.begin_end, GameProcess.end
+
+    def begin_end(game):
+        asked.append(game)
+        begin(game)
+
+    def end_within(process, within_s):
+        waited.append((len(set(map(id, asked))), within_s))
+        end(process, 0.0)  # as if the time had passed
+
+    monkeypatch.setattr(Game, "begin_end", begin_end)
+    monkeypatch.setattr(GameProcess, "end", end_within)
+    games = [started("--fault=stay"), TimeLimit(started("--fault=stay"), 100), started("--fault=stay")]
+    PythonVector(games).close()
+    assert [number for number, _ in waited] == [3, 3, 3]  # all were asked before the first is waited for
+    assert all(0.0 < within_s <= ENDING_S for _, within_s in waited)
+    assert waited[-1][1] < waited[0][1]
 
 
 def test_games_of_a_vector_step_at_the_same_time(started, tmp_path):

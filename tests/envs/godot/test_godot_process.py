@@ -72,7 +72,7 @@ def test_a_game_that_fails_while_it_is_played(started, fault, said):
 def test_a_game_that_does_not_begin(started, tmp_path, fault, said):
     pid_file = tmp_path / "pid"
     with pytest.raises(GameError, match=said):
-        started(f"--fault={fault}", f"--say_pid={pid_file}", timeout_s=0.2 if fault == "no_connection" else 20)
+        started(f"--fault={fault}", f"--say_pid={pid_file}", timeout_s=0.2 if fault == "no_connection" else 60)
     for pid in pid_file.read_text().split() if pid_file.exists() else ():
         assert started_at(int(pid)) is None
 

@@ -5,6 +5,7 @@ import pytest
 import mosaic
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
+from mosaic.core.notices import notices_to
 from mosaic.core.proc import started_at
 from mosaic.learners.agent_roles import read_mapping
 from mosaic.runs.train import RunFailedError
@@ -48,6 +49,18 @@ def test_an_unknown_policy_name_is_refused(started):
         InputError, match=r"There is no policy that learns named 'gaurd'. Did you mean 'guard'. Known: guard, runner"
     ):
         roles(started(), policies_to_train=["gaurd"])
+
+
+def test_sb3_says_that_agents_of_several_policies_share_one(exported):
+    said = []
+    with notices_to(said.append):
+        resolve(config(exported, training={"worker": "sb3"}))
+        resolve(config(exported, training={"worker": "sb3"}, agents={"*": "one"}))  # as it was asked
+    (message,) = said
+    assert message.endswith(
+        "names 2 policies: runner, guard. Stable-Baselines3 trains one, 'shared', for all of their agents. "
+        "To train each of them: --worker native or rllib."
+    )
 
 
 def test_how_many_games_run_at_once(exported):
@@ -119,12 +132,13 @@ def words_for(game, fault, pids):
     return (f"godot/{game}", *(word for option in options for word in ("--set", f"environment.options.{option}")))
 
 
-FAILING = [  # RLlib's own starts are too slow here: that a killed game fails its runs is a test with the real engine
+FAILING = [
     *(("native", fault, code) for fault, code in (("version", 2), ("name", 2), ("nan", 1), ("size", 1), ("die", 1))),
     *(("sb3", fault, 1) for fault in ("nan", "size")),
     *(pytest.param("sb3", *case, marks=pytest.mark.slow) for case in (("version", 2), ("name", 2), ("die", 1))),
     *(pytest.param(worker, "hang", 1, marks=pytest.mark.slow) for worker in ("native", "sb3")),
     *(pytest.param("rllib", fault, 2, marks=pytest.mark.slow) for fault in ("version", "name")),
+    *(pytest.param("rllib", fault, 1, marks=pytest.mark.slow) for fault in ("nan", "size", "die", "hang")),
 ]
 
 

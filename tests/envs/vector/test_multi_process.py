@@ -234,4 +234,4 @@ def test_processes_end_with_a_parent_that_is_killed(tmp_path):
     assert len(pids) == 2
     for pid in pids:
         if psutil.pid_exists(pid):
-            psutil.Process(pid).wait(timeout=20)
+            psutil.Process(pid).wait(timeout=60)

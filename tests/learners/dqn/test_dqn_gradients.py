@@ -24,6 +24,7 @@ torch = pytest.importorskip("torch")
 
 KEPT, BATCH, WIDTH, ACTIONS, GAMMA = 300, 64, 11, 5, np.float32(0.9)
 HEAD = ActionHead("categorical", (ACTIONS,))
+HYPER = make_hyper(DqnOptions(), envs=1, total_env_steps=None, learns=True)
 
 
 def shape(masked, envs=1):
@@ -80,7 +81,7 @@ def test_goals_and_gradient_are_torchs(hidden, activation, masked, double):
     np.testing.assert_allclose(goals, expected.numpy(), atol=1e-5)
 
     ours, stats = np.full_like(weights, 7.0), np.zeros(STATS)  # what stood there before must not matter
-    gradient(weights, ours, model, ring, idx, goals, scratch, stats)
+    gradient(weights, ours, model, HYPER, ring, idx, goals, scratch, stats)
     flat = torch.tensor(weights).double().requires_grad_()
     taken = torch_q(flat, architecture, ring.obs[idx]).gather(1, torch.tensor(ring.act[idx])[:, None])[:, 0]
     loss = torch.nn.functional.smooth_l1_loss(taken, expected)
@@ -103,6 +104,7 @@ def test_the_unused_output_stays_zero():
         weights,
         optimiser.gradient,
         model,
+        HYPER,
         ring,
         idx,
         np.zeros(BATCH, np.float32),

@@ -74,8 +74,9 @@ def test_one_update_of_both_engines_leads_to_the_same_weights(masked, double, ma
     before = fused.weights()
     # The compiled engine draws its batch itself: it gets one whose every row is the same.
     for engine in (fused, torched):
-        for array in filter(len, engine.ring[:-1]):  # there is no mask where everything is legal
-            array[:] = array[7]
+        for array in engine.ring:
+            if len(array) == 64:  # there is no mask where everything is legal, and no recorded decision
+                array[:] = array[7]
         engine.steps[:] = 4, 10_000
         engine.learn()
     assert not np.allclose(before, fused.weights())
@@ -115,7 +116,7 @@ def test_goals_are_the_compiled_engines():
 def test_bytes_teach_exactly_what_floats_teach(layout, monkeypatch):
     packed = trained({**spots(layout), "num_envs": 2}, EYE, 600)
     real = dqn_assembly.DqnLearner
-    monkeypatch.setattr(dqn_assembly, "DqnLearner", lambda *given: real(*given[:-1], None))
+    monkeypatch.setattr(dqn_assembly, "DqnLearner", lambda *given: real(*given[:-3], None, *given[-2:]))
     plain = trained({**spots(layout), "num_envs": 2}, EYE, 600)
     assert "torch engine" in packed.said
     ours, theirs = packed.learner.engine.ring, plain.learner.engine.ring
@@ -137,7 +138,7 @@ def test_the_size_of_a_buffer_of_pictures_is_known_before_it_is_made():
     code = row_code(spaces.Box(0, 255, (84, 84, 4), np.uint8))
     packing = row_packing([code])
     shape = VectorShape(1, ("agent",), False, (code.width,), (ActionHead("categorical", (6,)),), False)
-    *arrays, _ = make_ring(shape, 1000, packing)
+    arrays = make_ring(shape, 1000, packing)._replace(written=np.zeros(0, np.int64))
     assert ring_bytes(code.width, 1000, packing) == sum(array.nbytes for array in arrays)
     assert 2 * 84 * 84 * 4 < ring_bytes(code.width, 1, packing) < 2 * 84 * 84 * 4 + 20
 
@@ -194,7 +195,7 @@ def one_thread():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "seed"),
-    [pytest.param("grey", 0, marks=pytest.mark.chosen), ("channels_first", 1), ("channels_last", 2)],
+    [("grey", 0), ("channels_first", 1), ("channels_last", 2)],
 )
 @pytest.mark.usefixtures("one_thread")
 def test_a_picture_tells_what_to_do(layout, seed):

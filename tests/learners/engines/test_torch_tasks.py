@@ -20,7 +20,7 @@ from mosaic.learners.engines.fused_ppo_update import Batch, make_batch
 from mosaic.learners.engines.torch import TorchEngine, TorchOptions, line_up, minibatches, sequences_per_minibatch
 from mosaic.learners.engines.torch_ppo_update import Minibatch
 from mosaic.models.architecture import Architecture
-from mosaic.models.engine import LearnSettings
+from mosaic.models.engine import Engine, LearnSettings
 from mosaic.models.torch_net import NetworkOutput
 from mosaic.models.weights_file import load_weights, save_weights
 from tests.learners.engines.torch_cases import CHOICE, NO_BYTES, NO_INTS, ONE_STEP, PLAIN, decide, stale_batch
@@ -81,7 +81,7 @@ def test_parts_of_a_dict_tell_together_what_to_do(seed: int) -> None:
     assert teach_choice(TorchEngine(architecture, seed), rows, bright + sign, 40) > 0.95
 
 
-def remembered(engine: TorchEngine, envs: int, length: int, random: np.random.Generator) -> tuple[Batch, Any, Any]:
+def remembered(engine: Engine, envs: int, length: int, random: np.random.Generator) -> tuple[Batch, Any, Any]:
     """Episodes whose first row tells what the last one asks for; two episodes of each env behind one another."""
     steps = 2 * length
     batch = make_batch(steps * envs, 3, 1)

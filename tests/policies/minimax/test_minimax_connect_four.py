@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mosaic import load_policy, make_env
+from mosaic.envs.compiled.board_games.connect_four_bits import CELLS, landing_cells, winning_cells
 from mosaic.policies.minimax import connect_four_book as book
 from mosaic.policies.minimax.connect_four import (
     EMPTY,
@@ -19,7 +20,6 @@ from mosaic.policies.minimax.connect_four import (
     read_board,
     value,
 )
-from mosaic.policies.minimax.connect_four_bits import CELLS, landing_cells, winning_cells
 from mosaic.policies.minimax.connect_four_search import TABLE_ENTRIES, new_scratch, new_table, reaches
 
 LINES = [

@@ -232,7 +232,7 @@ def test_giving_up_ends_every_rank(ranks: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         ranks(2, "wait", on_line=give_up)
     assert len(pids) == 2
-    _, left = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=20)
+    _, left = psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=60)
     assert left == []
 
 
@@ -246,7 +246,7 @@ def test_ranks_do_not_outlive_a_killed_starter(ranks: Any, tmp_path: Path, count
         pids = [int(starter.stdout.readline().rpartition(" ")[2]) for _ in range(count)]
         started = [psutil.Process(pid) for pid in pids] + psutil.Process(starter.pid).children(recursive=True)
         starter.kill()
-    _, left = psutil.wait_procs(started, timeout=20)
+    _, left = psutil.wait_procs(started, timeout=60)
     assert [process.pid for process in left if process.status() != psutil.STATUS_ZOMBIE] == []
 
 

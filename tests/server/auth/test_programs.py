@@ -52,6 +52,14 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "uci path": ("agents.player_0: uci:/bin/sh", {"agents": {"player_0": "uci:/bin/sh"}}),
     "process": ("agents.player_0: process:sh -c x", {"agents": {"player_0": "process:sh -c x"}}),
+    "language model": (
+        "agents.player_0: llm:m,url=http://10.0.0.1/v1",
+        {"agents": {"player_0": "llm:m,url=http://10.0.0.1/v1"}},
+    ),
+    "language model in params": (
+        "training.params.opponent: llm:m,url=http://10.0.0.1/v1",
+        {"training": {"params": {"opponent": "llm:m,url=http://10.0.0.1/v1"}}},
+    ),
     "uci name": ("agents.player_0: uci:sh,depth=3", {"agents": {"player_0": "uci:sh,depth=3"}}),
     "godot path": ("environment: godot//games/tag.x86_64", {"environment": {"env_id": "godot//games/tag.x86_64"}}),
     "godot by family": ("environment: godot/tag.pck", {"environment": {"family": "godot", "env_id": "tag.pck"}}),
@@ -141,17 +149,26 @@ def test_every_place_is_named() -> None:
     assert sorted(found) == ["agents.*: python:a:b", "training.init: uci:a", "training.worker: script"]
     text = str(ForbiddenProgramsError(found))
     assert "agents.*: python:a:b; training.init: uci:a; training.worker: script" in text
-    assert text.endswith("Its owner can allow that: mosaic serve --allow-programs.")
+    assert text.endswith("Its owner can allow that: mosaic serve --allow-programs (or mosaic mcp --allow-programs).")
 
 
 def test_every_kind_of_policy_was_thought_about() -> None:
     """A new kind must be put on one side or the other."""
-    harmless = {"human", "random", "minimax", "nearest_landmark", "stockfish", "run"}
-    naming_programs = {"python", "uci", "process", "onnx", "bundle", "checkpoint", "sb3", "http", "https"}
+    harmless = {"human", "random", "minimax", "nearest_landmark", "stockfish", "run", "search"}  # search: run: alone
+    naming_programs = {"python", "uci", "process", "llm", "onnx", "bundle", "checkpoint", "sb3", "http", "https"}
     assert set(plugins("mosaic.policies")) <= harmless | naming_programs
 
 
-REFERENCES = ("python:os:system", "uci:/bin/sh", "http://x/y", "https://x", "checkpoint:/etc/x", "onnx:../m", "godot/x")
+REFERENCES = (
+    "python:os:system",
+    "uci:/bin/sh",
+    "http://x/y",
+    "llm:m,url=http://x",
+    "https://x",
+    "checkpoint:/etc/x",
+    "onnx:../m",
+    "godot/x",
+)
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.text(max_size=8))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.server.auth.token import ensure_token, read_token, same_secret, token_file
-from mosaic.server.client.address import check_url, find_token
+from mosaic.server.client.address import check_url, find_reference_token, find_token
 
 
 def test_made_once_for_its_owner_alone(tmp_path: Path) -> None:
@@ -64,8 +64,26 @@ def test_where_a_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         find_token("ssh://box", home=tmp_path)
     monkeypatch.setenv("MOSAIC_TOKEN", "from-there")
     assert find_token("ssh://box", home=tmp_path) == "from-there"
+    monkeypatch.setenv("MOSAIC_TOKEN_BOX", "of-box")
+    assert find_token("ssh://me@box", home=tmp_path) == "of-box"
     with pytest.raises(InputError, match="was it copied completely"):
         find_token("http://127.0.0.1:1", "a\nb")
+
+
+def test_servers_that_references_name_get_their_own_token_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path))
+    monkeypatch.setenv("MOSAIC_TOKEN", "of-another-server")
+    mine = ensure_token(tmp_path)
+    assert find_reference_token("http://127.0.0.1:1") == mine
+    for url in ("http://gpu-box.example:9000", "https://gpu-box.example"):
+        with pytest.raises(InputError, match="wants a token: set MOSAIC_TOKEN_GPU_BOX_EXAMPLE to what"):
+            find_reference_token(url)
+    with pytest.raises(InputError, match="wants a token: set MOSAIC_TOKEN_127_0_0_1"):
+        find_reference_token("https://127.0.0.1:1")  # not the server of this store
+    monkeypatch.setenv("MOSAIC_TOKEN_GPU_BOX_EXAMPLE", "of-the-box")
+    assert find_reference_token("http://gpu-box.example:9000") == "of-the-box"
+    monkeypatch.setenv("MOSAIC_TOKEN_127_0_0_1", "of-a-tunnel")
+    assert find_reference_token("http://127.0.0.1:1") == "of-a-tunnel"
 
 
 @pytest.mark.parametrize(

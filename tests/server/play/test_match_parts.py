@@ -116,7 +116,7 @@ def _wait_s(
     now_s = due_s - 0.5
     pace = Pace("real_time" if real_time else "turns", 2.0, lambda: now_s)
     pace.real_time = real_time
-    pace.start()
+    pace.begin_time()
     pace.advance()
     pace.pause(paused)
     for _ in range(steps):
@@ -164,7 +164,7 @@ def test_after_a_delay_at_most_one_step_is_made_up_for() -> None:
     now_s = 0.0
     pace = Pace("real_time", 2.0, lambda: now_s)
     pace.real_time = True
-    pace.start()
+    pace.begin_time()
     now_s = 60.0
     waits = []
     for _ in range(3):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,9 @@ from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
+from mosaic.config.sections import EnvironmentConfig
+from mosaic.envs.catalog import make_env
+from mosaic.envs.env import Env
 from mosaic.runners.record import episode_from_json
 from tests.server.match_kit import open_match, screen
 from tests.server.server_kit import app_client
@@ -40,25 +45,6 @@ def test_a_claimed_agent_is_played_by_its_own_screen_only(client: TestClient) ->
             second.move("cell1")
             first.until(lambda s: s["step"] == 2)
         first.until(lambda s: [row["mine"] for row in s["agents"]] == [True, True])
-
-
-def test_only_its_owner_hands_an_agent_over_or_takes_it(client: TestClient) -> None:
-    match_id = open_match(client, TICTACTOE, {"*": "human"})
-    with screen(client, match_id, "player_1") as owner, screen(client, match_id) as other:
-        refused = "'player_1' belongs to another player: only that player hands it over or takes it."
-        for policy in ("random", "human", None):
-            other.send("assign", agent="player_1", policy=policy)
-            assert other.until_refused() == refused
-        other.send("swap")
-        assert other.until_refused() == refused
-        with pytest.raises(WebSocketDisconnect) as gone, screen(client, match_id, "player_1"):
-            pass
-        assert gone.value.reason == refused
-        assert owner.agent("player_1")["policy"] == "human"
-        owner.send("assign", agent="player_1", policy="random")
-        other.until(lambda s: s["agents"][0]["policy"] == "random")
-        other.send("assign", agent="player_1", policy="human")  # nobody's now
-        other.until(lambda s: s["agents"][0]["policy"] == "human")
 
 
 def test_what_a_viewer_sends_is_bounded(client: TestClient) -> None:
@@ -136,6 +122,10 @@ def test_words_for_a_policy_that_is_refused(client: TestClient) -> None:
         assert seat.until_refused() == "There is no agent 'player_3' in this match. Agents: player_1, player_2."
         seat.send("assign", agent="player_2", policy="uci:/bin/sh")
         assert "does not run code or programs" in seat.until_refused()
+        seat.send("assign", agent="player_2", policy="llm:m,url=http://169.254.169.254/v1,key=secret")
+        refused = seat.until_refused()
+        assert "or call addresses" in refused
+        assert "secret" not in refused
         seat.send("act", action=99)
         assert seat.until_refused() == "'player_1' may not play 99, outside 0..8."
         seat.send("act", action="cell5")
@@ -259,6 +249,8 @@ def test_a_match_that_nobody_watches_ends(tmp_path: Path) -> None:
 def test_two_people_at_one_screen_choose_one_after_another(client: TestClient) -> None:
     match_id = open_match(client, "classic/rps_v2", {"*": "human"}, max_steps=1)
     with screen(client, match_id) as both:
+        both.send("assign", agent="player_1", policy="human")  # beside the agent that the link gave
+        both.until(lambda s: all(agent["mine"] for agent in s["agents"]))
         first = both.state["chooser"]
         both.send("press", spot="0")
         both.until(lambda s: s["chooser"] not in (None, first))
@@ -278,3 +270,24 @@ def test_the_number_of_matches_is_limited(tmp_path: Path, monkeypatch: pytest.Mo
         refused = client.post("/matches", json=body)
         assert refused.status_code == 409
         assert refused.json()["error"] == "1 matches are being played; end one first."
+
+
+def test_a_match_is_listed_once_its_env_is_there(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(config: EnvironmentConfig) -> Env:
+        asked.set()
+        assert go_on.wait(60)
+        return make_env(config)
+
+    monkeypatch.setattr("mosaic.server.play.match.make_env", slow)
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(open_match, client, TICTACTOE, {"*": "human"})
+        try:
+            assert asked.wait(60)
+            answer = client.get("/matches")
+        finally:
+            go_on.set()
+        assert (answer.status_code, answer.json()) == (200, [])
+        match_id = opening.result()
+    assert [row["match_id"] for row in client.get("/matches").json()] == [match_id]

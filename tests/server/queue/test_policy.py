@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaic.config.loading import parse_run_config
-from mosaic.server.queue.policy import Demand, QueueLimits, choose, demand_of, fits, too_much
+from mosaic.server.queue.policy import Demand, QueueLimits, choose, demand_of, fits, in_order, too_much, why_waiting
 
 LIMITS = st.builds(
     QueueLimits,
@@ -107,3 +107,27 @@ def test_demand_of_a_configuration() -> None:
     config = parse_run_config(document)
     assert demand_of(config, "r", 7.0) == Demand("r", 6, 100, 0.5, 7.0, "ann")
     assert demand_of(config, "r", group="seeds").owner == "seeds"
+
+
+@given(DEMANDS, DEMANDS, LIMITS)
+def test_the_order_told_is_the_order_of_starts(
+    queued: list[Demand], running: list[Demand], limits: QueueLimits
+) -> None:
+    possible = [demand for demand in queued if too_much(demand, limits) is None]
+    chosen = choose(queued, running, limits)
+    assert [demand.run_id for demand in in_order(possible, running)][: len(chosen)] == chosen
+
+
+def test_each_reason_to_wait_is_said() -> None:
+    limits = QueueLimits(runs=2, cores=4, memory_mb=2000, gpus=1)
+    some = Demand("a", cores=3, memory_mb=1500, gpus=1.0)
+    for demand, before, running, words in (
+        (Demand("x"), 1, [], "1 run will start first."),
+        (Demand("x"), 0, [], "It starts in a moment."),
+        (Demand("x"), 0, [Demand("b"), Demand("c")], "2 runs are alive, and this server runs 2 at a time."),
+        (Demand("x", cores=2), 0, [some], "It needs 2 of 4 cores, and 3 are in use."),
+        (Demand("x", gpus=0.5), 0, [some], "It needs 0.5 of 1 GPUs, and others use them."),
+        (Demand("x", memory_mb=700), 0, [some], "It needs 700 MB of memory, and others use it."),
+        (Demand("x", gpus=2), 0, [], "It can never start here: it asks for 2 GPUs, and this server may use 1."),
+    ):
+        assert why_waiting(demand, before, running, limits) == words

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 
 from mosaic.core.errors import UnknownNameError
 from mosaic.runs.trainer import Trainer
-from mosaic.server.client.client import RemoteRun, ServerError, UnreachableError
+from mosaic.server.client.address import UnreachableError
+from mosaic.server.client.client import RemoteRun, ServerError
 from mosaic.server.routes.events import messages
 from mosaic.store.state import State
 from mosaic.telemetry.events.event import encode
 from mosaic.telemetry.events.reader import read_events
 from mosaic.telemetry.events.writer import EventWriter
-from tests.server.server_kit import NOTHING_STARTS, ServerProcess, app_client, eventually, lasting_port, toy
+from tests.ports import reserved_port
+from tests.server.server_kit import NOTHING_STARTS, ServerProcess, app_client, eventually, toy
 
 
 def seqs(run: RemoteRun, after_seq: int = 0) -> list[int]:
@@ -67,7 +69,7 @@ def test_unknown_and_deleted_runs(home: Path) -> None:
 @pytest.mark.chosen
 def test_a_killed_server_is_found_again(home: Path) -> None:
     """SIGKILL in the middle of the stream; the client takes it up where it was, at the next server."""
-    with ServerProcess(home, lasting_port()) as first, first.client() as client:
+    with reserved_port() as port, ServerProcess(home, port) as first, first.client() as client:
         run = client.submit(toy(iterations=400, iteration_s=0.005))
         stream = run.events(reconnect_s=60)
         got = [next(stream)["seq"] for _ in range(50)]
@@ -91,9 +93,8 @@ def test_a_server_that_stays_away_is_an_error(home: Path) -> None:
             client.health()
 
 
-def killed_at_random(home: Path, kills: int, seed: int) -> None:
+def killed_at_random(home: Path, port: int, kills: int, seed: int) -> None:
     chance = random.Random(seed)
-    port = lasting_port()
     server = ServerProcess(home, port)
     try:
         with server.client() as client:
@@ -132,13 +133,15 @@ def last_seq(path: Path) -> int:
 @pytest.mark.slow
 @pytest.mark.chosen
 def test_a_run_does_not_notice_that_its_server_is_killed(home: Path) -> None:
-    killed_at_random(home, kills=5, seed=1)
+    with reserved_port() as port:
+        killed_at_random(home, port, kills=2, seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_does_not_notice_fifty_deaths(home: Path) -> None:
-    killed_at_random(home, kills=50, seed=2)
+    with reserved_port() as port:
+        killed_at_random(home, port, kills=50, seed=2)
 
 
 @pytest.mark.slow

@@ -21,6 +21,8 @@ from mosaic.store.index.summary import last_metrics
 from mosaic.store.lock import RunLock
 from mosaic.store.state import LIVE, State
 from mosaic.store.store import Store
+from mosaic.store.views import StartRow, details_of
+from mosaic.telemetry.events.writer import EventWriter
 from tests.store.store_cases import append_events, config, set_state
 
 
@@ -326,3 +328,22 @@ def test_an_evaluation_says_nothing_about_training(tmp_path):
     metrics = last_metrics(path)
     assert metrics.episode_reward_mean == 3.0
     assert metrics.event["agent_steps"] == 20
+
+
+def test_a_start_tells_what_it_is_doing_until_a_step_was_sampled(store, run):
+    set_state(run, State.STARTING)
+    times = iter((100.0, 103.0, 104.0, 105.0, 106.0))
+    with RunLock(run) as lock, EventWriter(run.metrics, attempt=1, clock=lambda: next(times)) as writer:
+        lock.try_acquire()
+        assert details_of(run).start is None
+        writer.report(kind="stage", message="starting Ray")
+        assert details_of(run).start.text(112.4) == "starting Ray … 12 s"
+        writer.report(kind="compiling", message="compiling update, 3 s")
+        assert details_of(run).start.text(112.4) == "compiling update, 3 s"
+        writer.report(kind="iteration", env_steps=0)
+        assert details_of(run).start is not None
+        writer.report(kind="iteration", env_steps=5)
+        assert details_of(run).start is None
+        writer.report(kind="stage", message="starting Ray")  # of a resumed run
+        assert details_of(run).start == StartRow(message="starting Ray", began=106.0)
+    assert details_of(run).start is None

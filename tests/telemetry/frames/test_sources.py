@@ -137,6 +137,31 @@ def test_a_viewer_that_waits_for_a_source_counts_from_its_beginning(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_viewer_without_a_choice_sees_short_evaluations_too(tmp_path):
+    announce_source(tmp_path, "env-runner-1")
+    with closing(RunPictures(tmp_path, FrameRequest(1000), clock=Clock())) as pictures:
+        pictures.newest()
+        evaluation = OnDemandWriter(announce_source(tmp_path, "evaluation"))
+        assert evaluation.wanted()  # in its first step
+        evaluation.publish(picture(7))
+        assert [int(each.pixels[0, 0, 0]) for each in (pictures.newest(), pictures.newest()) if each] == [7]
+        evaluation.close()
+
+
+def test_a_request_at_the_moment_of_the_end_does_not_keep_a_source(tmp_path, monkeypatch):
+    folder = announce_source(tmp_path, "evaluation")
+    remove = os.rmdir
+
+    def asked_meanwhile(path, *where, **how):
+        request_pictures(folder)
+        remove(path, *where, **how)
+
+    monkeypatch.setattr(os, "rmdir", asked_meanwhile)
+    withdraw_source(folder)
+    assert list_sources(tmp_path) == ()
+    assert [each.name for each in folder.parent.iterdir()] == []
+
+
 def test_a_run_with_one_picture_is_watched_as_before(tmp_path):
     with FrameWriter(tmp_path) as writer, closing(RunPictures(tmp_path, FrameRequest(1000))) as pictures:
         assert seen(pictures, writer, 5) == 5

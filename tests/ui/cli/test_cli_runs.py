@@ -38,6 +38,7 @@ def test_train_prints_the_promised_result(mosaic):
     assert result["state"] == "finished"
     assert result["episode_reward_mean"] >= 4
     assert 0 < result["time_to_stop_s"] <= result["train_s"]
+    assert "1 run " in mosaic("runs", "list").out
     listed = json.loads(mosaic("runs", "list", "--json").out)
     assert [(row["run_id"], row["name"], row["tags"]) for row in listed] == [(result["run_id"], "walk", ["t"])]
     shown = json.loads(mosaic("runs", "show", "walk", "--json").out)

@@ -10,6 +10,7 @@ import pytest
     [
         ("httpx", ("runs", "list", "--server", "http://127.0.0.1:1"), "web"),
         ("uvicorn", ("serve",), "web"),
+        ("mcp", ("mcp",), "mcp"),
         ("mpe2", ("evaluate", "mpe/simple_v3", "--agent", "*=random"), "mpe"),
     ],
 )

@@ -62,7 +62,7 @@ def test_json(mosaic, wrong):
     ("words", "message"),
     [
         (["--worker", "sb3"], "know that of native alone, not of 'sb3'"),
-        (["--algo", "pp0"], "Did you mean 'ppo'? Known: a2c, dqn, ppo."),
+        (["--algo", "pp0"], "Did you mean 'ppo'? Known: a2c, dqn, ppo, sac, td3."),
         (["--algo", "dqn", "--engine", "torch"], "dqn has one engine"),
         (["--engine", "jax"], "--engine"),
     ],

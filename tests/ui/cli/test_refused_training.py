@@ -18,7 +18,7 @@ def params(**settings):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((*CARTPOLE, *params(engine="fused", memory="lstm")), "The fused engine does not support memory."),
+        ((*CARTPOLE, *params(engine="fused", memory="lstm")), "The fused engine does not support an LSTM."),
         (
             (*CARTPOLE, *params(engine="fused", network="python:a:b", compile="true")),
             "The fused engine does not support a custom network, compile=true. Use engine=torch, or leave",

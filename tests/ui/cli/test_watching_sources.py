@@ -8,8 +8,9 @@ from mosaic.core.errors import InputError, MosaicError
 from mosaic.ui.cli.commands.watch import PictureAlerts, _source, check_drawn, sources_note, waiting_for_evaluation
 
 
-def run_with(sources, env_steps=10):
-    return SimpleNamespace(id="walk", show=lambda: SimpleNamespace(sources=sources, env_steps=env_steps))
+def run_with(sources, env_steps=10, worker="native"):
+    details = SimpleNamespace(sources=sources, env_steps=env_steps, config={"training": {"worker": worker}})
+    return SimpleNamespace(id="walk", show=lambda: details)
 
 
 def test_a_source_is_taken_by_its_name_or_number():
@@ -20,6 +21,7 @@ def test_a_source_is_taken_by_its_name_or_number():
         "evaluation",
     ]
     assert _source(run_with((), env_steps=None), "2") == "env-runner-2"  # a run that has just begun
+    assert _source(run_with((), worker="rllib"), "2") == "env-runner-2"  # a resumed run that starts Ray
     assert _source(run_with((), env_steps=0), "evaluation") == "evaluation"  # it starts Ray
     assert _source(run_with(()), "evaluation") == "evaluation"  # a run with one ring shows its evaluations there
 

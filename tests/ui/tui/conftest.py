@@ -1,4 +1,4 @@
-"""Keys of the terminal app's tests: the app is idle when its own thread is."""
+"""Keys and home of the terminal app's tests: the app is idle when its own thread is, and remembers no folders."""
 
 import time
 
@@ -13,3 +13,8 @@ def idle_when_its_thread_is(monkeypatch):
     (Ray's, a server's), that is each time.
     """
     monkeypatch.setattr("textual._wait.process_time", time.thread_time)
+
+
+@pytest.fixture(autouse=True)
+def no_remembered_folders(monkeypatch, tmp_path_factory):
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path_factory.mktemp("home")))

@@ -23,7 +23,7 @@ from mosaic.ui.tui.backend.protocol import StartedRuns
 from mosaic.ui.web.data.draft import Checked
 from mosaic.ui.web.data.env_info import EnvLook, EnvOffer
 from mosaic.ui.web.data.schema_fields import complaints, fields_of
-from tests.ui.tui.match_links import FakeMatches
+from tests.ui.tui.match_links import FakeMatches, FakeReplays
 
 NOW = 1_800_000_000.0
 POLICIES = [f"policy_{number}" for number in (10, 2, 1)]
@@ -54,11 +54,13 @@ class FakeRun:
 
     def show(self):
         failed = self._row.state == "failed"
-        config = {"name": self._row.name, "telemetry": {"frames": self._backend.drawn}}
+        config = {"name": self._row.name, "telemetry": {"frames": self._backend.drawn}, **self._backend.settings}
+        labels = {"name": self._row.name, "tags": self._row.tags, "note": self._row.note}
         return RunDetails(
-            run_id=self.id, state=self._row.state, queued_at=NOW, config=config, env_steps=40_960,
+            run_id=self.id, **labels, state=self._row.state, queued_at=NOW, config=config, env_steps=40_960,
             attempts=(AttemptRow(number=1, started=NOW - 600),), last_metric=None, last_seq=7, exit=None,
             checkpoints=(CheckpointRow(env_steps=20_000, path="there", policies=tuple(POLICIES)),),
+            start=self._backend.start,
             reason="The worker failed: the game file is missing" if failed else "",
         )  # fmt: skip
 
@@ -80,6 +82,10 @@ class FakeRun:
 
     def checkpoint(self):
         self._backend.asked.append(("checkpoint", self.id))
+
+    def label(self, change):
+        rows, place = self._backend.rows_, self._backend.rows_.index(self._row)
+        rows[place] = self._row.model_copy(update=change.model_dump(exclude_none=True))
 
     def _change(self, asked, state):
         self._backend.asked.append((asked, self.id))
@@ -158,6 +164,8 @@ class FakeProjects:
         return ProjectDetails(**row.model_dump(), config={"name": name, "env": row.env}, settings=settings)
 
     def create(self, folder, name, env):
+        if not folder:
+            raise InputError("A project needs a folder.")
         made = ProjectRow(name=name or folder.rpartition("/")[2], folder=folder, state="ok", env=env, used=0.0)
         self.kept[made.name] = made
         return made.name
@@ -231,8 +239,8 @@ class FakeBackend:
         self.drawn, self.frame = True, None  # whether runs draw, and what
         self.rows_ = [row("run-c", "running", name="cart"), row("run-b", "failed", name="broken"),
                       row("run-a", "finished", env="classic/tictactoe_v3")]  # fmt: skip
-        self.names_ = NAMES
-        self.runs = SimpleNamespace(rows=self._rows, run=self._run, check=check, start=self._start)
+        self.names_, self.start, self.settings = NAMES, None, {}
+        self.runs = SimpleNamespace(rows=self._rows, run=self._run, check=check, start=self._start, queue=self._queue)
         self.metrics = SimpleNamespace(names=lambda ref: self.names_, series=self._series)
         load = MachineLoad(cpu=50, used_gb=4, memory_gb=16)
         doctor = [FindingRow(id="extra mpi", ok=False, detail="without mpi4py", install="pip install x")]
@@ -241,12 +249,16 @@ class FakeBackend:
         self.projects = FakeProjects()
         self.exports = FakeExports()
         self.matches = FakeMatches()
+        self.replays = FakeReplays()
         self.files = LocalFiles()
 
-    def _rows(self):
+    def _rows(self, *, hidden=False):
         if self.lost:
             raise InputError(self.lost)
-        return list(self.rows_)
+        return [each for each in self.rows_ if hidden or not each.hidden]
+
+    def _queue(self):
+        return {each.run_id: "Two runs are running." for each in self.rows_ if each.state == "queued"}
 
     def _start(self, document, seeds, *, queue):
         self.asked.append((document, seeds, queue))

@@ -1,23 +1,27 @@
-"""Matches for the Play tab without processes: real ones, each in a thread of the test."""
+"""Matches and replays for the Play tab without processes: real ones, each in a thread of the test."""
 
 import json
 from queue import SimpleQueue
 from threading import Event, Thread
 
+from mosaic.core.episode import first_steps
 from mosaic.core.errors import MosaicError
+from mosaic.runners.record import environment_of
 from mosaic.server.client.matches import MatchOverError
 from mosaic.server.play.feed import MatchFeed
 from mosaic.server.play.match import Match
 from mosaic.server.play.messages import MatchRequest
+from mosaic.server.play.replay_views import EpisodeRow, replay_row, report_rows
+from mosaic.server.play.replays import Replay
 from mosaic.store.views import LiveRow
 
 
 class ThreadMatch:
     """Connection to a match of this process; `asked` keeps what was sent."""
 
-    def __init__(self, request):
-        self.asked, self._out, self._wake, self._over = [], SimpleQueue(), Event(), Event()
-        self._match = Match("here", MatchRequest.model_validate(request))
+    def __init__(self, request, opening=None):
+        self.asked, self._out, self._wake, self._over, self._open = [], SimpleQueue(), Event(), Event(), Event()
+        self._match = Match("here", MatchRequest.model_validate(request), opening=opening)
         Thread(target=self._serve, daemon=True).start()
 
     def _serve(self):
@@ -28,6 +32,8 @@ class ThreadMatch:
             return
         self._feed = MatchFeed(self._match, set(), lambda policy: None, self._wake.set)
         self._feed.join()
+        self._match.state.identify(self._feed.viewer, self._match.state.access.owner_key)
+        self._open.set()
         while not self._over.is_set() and not self._feed.ending:
             self._wake.wait()
             self._wake.clear()
@@ -48,6 +54,7 @@ class ThreadMatch:
 
     def send(self, message):
         self.asked.append(message)
+        self._open.wait(60)  # as a pipe keeps what is sent before the match is open
         self._feed.take(json.dumps(message))
 
     def end(self):
@@ -91,3 +98,45 @@ class FakeMatches:
 
     def pictures(self, session_id, rate_hz):
         return FakePictures()
+
+
+class ThreadReplay:
+    """Connection to a replay of this process."""
+
+    def __init__(self, asked, episodes):
+        self._replay = Replay("here", environment_of(episodes[asked.name]), episodes[asked.name])
+        self._replay.start()
+        self.closed = False
+
+    def show(self):
+        return replay_row(self._replay)
+
+    def reports(self):
+        return report_rows(self._replay)
+
+    def picture(self, step):
+        return self._replay.picture(step).data
+
+    def play_on(self, step, agents):
+        self.played_on = ThreadMatch(
+            {"environment": self._replay.environment, "agents": agents}, first_steps(self._replay.episode, step)
+        )
+        return self.played_on
+
+    def close(self):
+        self._replay.end()
+        self.closed = True
+
+
+class FakeReplays:
+    """Recorded episodes by their names."""
+
+    def __init__(self):
+        self.kept, self.opened = {}, []
+
+    def episodes(self):
+        return [EpisodeRow(name=name, bytes=9, time=0.0) for name in self.kept]
+
+    def open(self, asked):
+        self.opened.append(ThreadReplay(asked, self.kept))
+        return self.opened[-1]

@@ -47,7 +47,9 @@ async def test_stop_says_what_it_did_in_the_state_of_the_run():
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("6")
         await until(pilot, "queued")
-        await pilot.press("down", "s")
+        await pilot.press("down")
+        await until(pilot, "Number 1 in the queue. Two runs are running.")
+        await pilot.press("s")
         await until(pilot, "run-b is taken from the queue")
         await pilot.press("down", "s")
         await until(pilot, "run-a has ended already: it is finished")
@@ -102,3 +104,32 @@ async def test_columns_fit_their_cells_at_once():
                 len("[env]"),
                 len("presets"),
             ]
+
+
+async def test_a_run_gets_another_name_tags_and_a_note_and_is_hidden():
+    backend = FakeBackend()
+    app = app_on(backend)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("6")
+        await until(pilot, "broken")
+        await pilot.press("u")
+        await until(pilot, "Labels of run-c", "cart")
+        await pilot.press(*"cart-pole", "enter", *"fast new", "enter", *"good", "enter")
+        await until(pilot, "The labels of run-c are changed", "cart-pole", "#fast #new good")
+        await pilot.press("H")
+        await until(pilot, "cart-pole is hidden")
+        await until(pilot, "run-b failed")  # the next one is selected
+        await pilot.press("slash", *"hidden", "enter")
+        await until(pilot, "run-c running")
+        await pilot.press("H")
+        await until(pilot, "cart-pole is listed again")
+        await pilot.press("escape")
+        await until(pilot, "running   cart-pole", "failed    broken")
+        await pilot.press("end")
+        await until(pilot, "run-a finished")
+        await pilot.press("home")
+        await until(pilot, "run-c running")
+        await pilot.press("enter")
+        await until(pilot, "cart-pole · running")
+    changed = backend.rows_[0]
+    assert (changed.name, changed.tags, changed.note, changed.hidden) == ("cart-pole", ("fast", "new"), "good", False)

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from mosaic.core.errors import InputError
+from mosaic.ui.series import Series
 from mosaic.ui.tui.charts.chart import draw
 from mosaic.ui.tui.charts.files import save_chart
-from mosaic.ui.tui.charts.plot import COLOURS, Line, Plot, natural, smooth
+from mosaic.ui.tui.charts.plot import COLOURS, Line, Plot, natural, plot_of, smooth
+from mosaic.ui.web.data.chart_groups import Family
 
 X = np.linspace(0, 1000, 50)
 
@@ -58,6 +60,24 @@ def test_a_band_shades_cells_behind_the_curve():
     assert sum(len(segment.text) for segment in shaded) > 60
 
 
+def test_a_seed_group_has_the_interval_of_its_mean_and_a_run_its_extreme_episodes():
+    family = Family("Return", {"all": "episode_reward_mean"})
+    for ref, low in (("run-a", 0.0), ("group:seeds", 8.0)):
+        found = [
+            Series(
+                ref=ref,
+                metric=f"episode_reward_{end}",
+                x=[1.0, 2.0],
+                low=[y - 1, y - 1],
+                high=[y + 1, y + 1],
+                mean=[y, y],
+            )
+            for end, y in (("mean", 9.0), ("min", 1.0), ("max", 20.0))
+        ]
+        (drawn,) = plot_of(family, found, {ref: "name"}, 0.0).lines
+        assert drawn.low.tolist() == [low, low]
+
+
 def test_smoothing_is_an_exponential_average_that_skips_gaps():
     assert smooth(np.array([0.0, 1.0, np.nan, 1.0]), 0.5).tolist()[:2] == [0.0, 0.5]
     assert np.isnan(smooth(np.array([0.0, np.nan]), 0.5)[1])
@@ -69,10 +89,12 @@ def test_policies_sort_naturally():
 
 
 def test_files_of_a_chart(tmp_path):
-    plot = Plot("Return", (line(X, "a,b", band=1.0), line(X / 2, "c")))
+    plot = Plot("Return", (line(X, "a,b", band=1.0), line(X / 2, "c")), marks=(0.0, 1000.0))
     for suffix, start in ((".png", b"\x89PNG"), (".svg", b"<svg"), (".csv", b"label,env_steps,value,low,high")):
         save_chart(plot, tmp_path / f"chart{suffix}")
         assert (tmp_path / f"chart{suffix}").read_bytes().startswith(start)
+    drawn = (tmp_path / "chart.svg").read_text()
+    assert (drawn.count("<polygon"), drawn.count('stroke-width="2"')) == (3, 2)  # a band, two checkpoints, two curves
     assert '"a,b",0,0,-1.0,1.0' in (tmp_path / "chart.csv").read_text()
     with pytest.raises(InputError, match=r"saved as \.png, \.svg, \.csv"):
         save_chart(plot, tmp_path / "chart.gif")

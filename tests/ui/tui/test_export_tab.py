@@ -116,3 +116,12 @@ async def test_files_are_written_to_a_folder_and_replace_nothing(tmp_path, monke
         assert (tmp_path / "policy_1.onnx").read_bytes() == b"onnx"
         await pilot.press("w", "enter")
         await until(pilot, "policy_1.onnx' exists. Choose another folder")
+        (tmp_path / "for-the-game").mkdir()
+        await pilot.press("w", "ctrl+o")
+        await until(pilot, "Choose a folder · this machine", "for-the-game/")
+        await pilot.press(*"game", "enter")
+        while "for-the-game/" in text(app) or "../" not in text(app):  # until it is open
+            await pilot.pause(0.01)
+        await pilot.press("down", "enter", "enter")  # past ../, to «take this folder»
+        await until(pilot, "1 file is in")
+        assert (tmp_path / "for-the-game" / "policy_1.onnx").read_bytes() == b"onnx"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
 WAITING = """
-import asyncio, fcntl, queue, sys, termios
+import asyncio, queue, sys
 from mosaic.ui.tui import run
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 class App:
     async def run_async(self):
         full = queue.Queue(1)
@@ -36,6 +36,7 @@ def test_an_app_that_waits_for_a_terminal_that_is_gone_ends():
     with app:
         assert app.stderr is not None
         assert app.stderr.readline() == "waiting\n"
+        app.send_signal(signal.SIGHUP)  # as tmux does, while the terminal is still there
         os.close(ours)
         try:
             assert app.wait(60) == 129

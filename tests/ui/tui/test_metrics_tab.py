@@ -1,10 +1,15 @@
 """Metrics tab: the characters of its curves, and the live picture beside them."""
 
+from io import StringIO
+
 import numpy as np
 import pytest
+from rich.console import Console
 
+from mosaic.store.views import StartRow
 from mosaic.telemetry.frames.reader import Frame
-from tests.ui.tui.fake_backend import FakeBackend
+from mosaic.ui.tui.tabs.metrics_view import ComparedRun, settings_table
+from tests.ui.tui.fake_backend import NAMES, NOW, FakeBackend
 from tests.ui.tui.test_tui_app import app_on, text, until
 
 pytestmark = pytest.mark.asyncio
@@ -57,3 +62,43 @@ async def test_a_run_without_a_picture_says_so():
         backend.drawn = False
         await pilot.press("v")
         await until(pilot, "draws no pictures: it was started with telemetry.frames=false")
+
+
+async def test_compared_runs_show_only_the_settings_in_which_they_differ():
+    runs = [
+        ComparedRun(FakeBackend().rows_[0], {"seed": seed, "training": {"params": {"lr": lr, "n": 8}}})
+        for seed, lr in ((1, 0.1), (2, 0.2))
+    ]
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(settings_table(runs))
+    lines = [line.split() for line in console.export_text().splitlines()]
+    assert ["seed", "1", "2"] in lines
+    assert ["lr", "0.1", "0.2"] in lines
+    assert not [line for line in lines if line[:1] == ["n"]]
+
+
+async def test_a_start_says_what_it_is_doing_until_there_are_metrics():
+    backend = FakeBackend()
+    backend.names_, backend.start = (), StartRow(message="starting Ray", began=NOW - 12)
+    app = app_on(backend)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("3")
+        await until(pilot, "cart · running", "starting Ray … 12 s")
+        assert "no metrics yet" not in text(app)
+        backend.names_, backend.start = NAMES, None
+        await until(pilot, "Return", "30k")
+        assert "starting Ray" not in text(app)
+
+
+async def test_ratings_come_first_in_self_play_and_an_ended_run_draws_no_picture():
+    backend = FakeBackend()
+    backend.names_, backend.settings = (*NAMES, "policies/policy_1/rating"), {"policy_configuration": "self_play"}
+    backend.rows_ = [backend.rows_[2]]
+    app = app_on(backend)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("3")
+        await until(pilot, "Rating", "chart 1/", "30k")
+        await pilot.press("v")
+        await until(pilot, "run-a is finished: a run draws pictures while it trains")
+        await pilot.press("b")
+        await until(pilot, "no seed group")

@@ -62,7 +62,7 @@ async def test_a_game_is_played_with_cursor_and_keys(backend):
         await pilot.press("6")
         await until(pilot, "player_1 (human) wins.", "n new game")
         await pilot.press("n")
-        await until(pilot, "game 2", "seed 1", "step 0")
+        await until(pilot, "game 2", "seed ", "step 0")
 
 
 async def test_policies_play_at_a_rate_that_can_change(backend):
@@ -102,7 +102,7 @@ async def test_keys_of_a_real_time_game_are_let_go_and_it_rests_while_hidden(bac
     async with app.run_test(size=(80, 24)) as pilot:
         await begin(pilot, {"agent_0": "human"}, env="gym/CartPole-v1", rate_hz=1.0)
         await until(pilot, "← left", "→ right", "a key acts for 0.3 s", "▀")
-        await pilot.press("left")
+        await pilot.press("left")  # it starts the game
         asked = backend.matches.opened[0].asked
         await until(pilot, "1 Hz")
         for _ in range(200):
@@ -118,6 +118,19 @@ async def test_keys_of_a_real_time_game_are_let_go_and_it_rests_while_hidden(bac
         await pilot.press("tab", "enter")
         await until(pilot, "gym/CartPole-v1 · game 1")
         assert asked[-1] != {"type": "pause", "on": True}
+
+
+async def test_a_key_that_is_still_held_when_the_game_ends_does_not_leave_it(backend):
+    app = app_on(backend)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await begin(pilot, {"agent_0": "human"}, env="gym/CartPole-v1", rate_hz=100.0)
+        await until(pilot, "step 0", "press a key of", "▀")
+        await pilot.press("left")
+        await until(pilot, "Over after", "n new game")
+        await pilot.press("left", "right", "left")
+        assert app.tab.NAME == "play"
+        await pilot.press("6")
+        assert app.tab.NAME == "runs"
 
 
 async def test_an_env_without_a_picture_shows_what_is_observed_and_numbered_actions(backend):
@@ -185,3 +198,16 @@ async def test_quitting_asks_while_a_game_is_played_and_stop_ends_it(backend):
         assert "here: playing" not in text(app)
         await pilot.press("q")
     assert app.return_code == 0
+
+
+async def test_a_move_is_taken_back(backend):
+    app = app_on(backend)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await begin(pilot, {"player_1": "human", "player_2": "human"})
+        await until(pilot, "your turn: player_1", "[·]")
+        await pilot.press("backspace")
+        await until(pilot, "You have not made a move that could be taken back")
+        await pilot.press("enter")
+        await until(pilot, "your turn: player_2", "[X]")
+        await pilot.press("backspace")
+        await until(pilot, "your turn: player_1", "[·]", "step 0")

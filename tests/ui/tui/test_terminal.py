@@ -52,6 +52,7 @@ def test_quitting_restores_the_terminal(shell):
     ended_with(shell, 0, before)
 
 
+@pytest.mark.chosen
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_restores_the_terminal(shell, number):
     before = start(shell)

@@ -12,6 +12,7 @@ from mosaic.ui.tui.train.presets import PresetName, list_presets, read_preset, s
 from mosaic.ui.tui.widgets.dialogs import Confirm, FieldEditor
 from mosaic.ui.tui.widgets.tables import KeyedTable
 from mosaic.ui.web.data.draft import Draft
+from tests.in_process import trained_here
 from tests.ui.tui.fake_backend import FakeBackend
 from tests.ui.tui.test_tui_app import app_on, text, until
 
@@ -68,6 +69,21 @@ async def test_choices_policies_of_agents_and_advanced_settings():
         await until(pilot, "Resources", "Num env runners")
 
 
+def test_options_are_basic_or_advanced_as_their_schema_says_and_a_changed_one_is_always_shown():
+    form = load_form(LocalBackend(print), Draft(env="gym/CartPole-v1", worker="native", algorithm="ppo"), forget=True)
+
+    def shown(advanced):
+        return {row.key: row.section for row in form.rows(advanced=advanced)}
+
+    assert shown(False)["params.learning_rate"] == "Options"
+    assert "params.vf_coef" not in shown(False)
+    assert shown(True)["params.vf_coef"] == "Advanced options"
+    form.take("params.vf_coef", 0.7)
+    form.take("checkpoint.keep_last", 9)
+    assert shown(False)["params.vf_coef"] == "Advanced options"
+    assert shown(False)["checkpoint.keep_last"] == "Checkpoints"
+
+
 @pytest.mark.asyncio
 async def test_an_env_that_is_not_installed_says_what_to_type_and_another_algorithm_has_its_own_form():
     app = app_on()
@@ -101,6 +117,7 @@ async def test_a_start_shows_the_log_and_keys_concern_the_run():
         await until(pilot, "Environment")
         await pilot.press("y")
         await until(pilot, "waits in the queue")
+        await until(pilot, "Number 1 in the queue. Two runs are running.")
 
 
 @pytest.mark.asyncio
@@ -182,3 +199,19 @@ def test_a_preset_is_appended_to_a_project_and_what_the_file_has_stays(tmp_path)
     assert found.file.read_text().startswith("# mine")
     with pytest.raises(Exception, match="has a preset 'quick' already"):
         add_preset(found, "quick", {})
+
+
+def test_what_is_wrong_with_a_run_is_said_once_and_again_when_it_has_changed(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path))
+    told = []
+    backend = LocalBackend(told.append)
+    run = trained_here(
+        tmp_path, {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy", "total_timesteps": 100}}
+    )
+    assert [row.run_id for row in backend.runs.rows()] == [run.id]
+    (run.folder.path / "state.json").write_text("{{{")
+    assert (backend.runs.rows(), backend.runs.rows(), len(told)) == ([], [], 1)
+    assert "is damaged" in told[0]
+    (run.folder.path / "state.json").write_text("[]")
+    backend.runs.rows()
+    assert len(told) == 2

@@ -17,7 +17,7 @@ def text(app):
 
 async def until(pilot, *words):
     """Wait until the screen has these words."""
-    for _ in range(400):
+    for _ in range(3000):
         await pilot.pause(0.01)
         if all(word in text(pilot.app) for word in words):
             return
@@ -66,7 +66,9 @@ async def test_marked_runs_are_compared():
         await pilot.press("c")
         await until(pilot, "Mark two or more runs")
         await pilot.press("space", "down", "space", "c")
-        await until(pilot, "cart and 1 more")
+        await until(pilot, "cart and 1 more", "what differs", "last return")
+        await pilot.press("i")
+        await until(pilot, "Settings of the compared runs")
 
 
 async def test_the_filter_narrows_the_list_and_escape_ends_it():
@@ -127,7 +129,7 @@ async def test_a_lost_source_is_shown_until_it_is_back():
         await pilot.press("6")
         await until(pilot, "broken")
         backend.lost = "There is no Mosaic server here."
-        await until(pilot, "There is no Mosaic server here. Trying again")
+        await until(pilot, "There is no Mosaic server here. · trying again")
         backend.lost, backend.rows_ = "", backend.rows_[:2]
         await until(pilot, "1 running")
         assert app.query_one(StatusLine).lost == ""
@@ -139,7 +141,7 @@ async def test_an_unexpected_error_of_a_reader_is_shown_and_it_tries_again():
     backend.machine.load = lambda: {}["gpu"] if broken else load()
     app = app_on(backend)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, "KeyError: 'gpu' Trying again")
+        await until(pilot, "KeyError: 'gpu' · trying again")
         broken.clear()
         await until(pilot, "CPU")
 
@@ -157,10 +159,12 @@ async def test_help_and_palette_have_every_key_of_the_tab():
     app = app_on()
     async with app.run_test(size=(140, 42)) as pilot:
         await pilot.press("3", "question_mark")
-        await until(pilot, "Save the chart as PNG", "Quit; runs continue")
+        await until(pilot, "Quit; runs continue", "Show the chart after this one")
+        await pilot.press("end")
+        await until(pilot, "Save the chart as PNG")
         await pilot.press("escape")
         titles = {command.title for command in app.get_system_commands(app.screen)}
-        assert {"Tab Runs", "Stop", "Zoom in", "Export", "Quit"} <= titles
+        assert {"Tab Runs", "Stop", "Zoom in", "Export", "Next chart", "Suspend", "Back", "Quit"} <= titles
         others = {f"{tab.title()}: {key.title}" for tab, keys in OF_TABS.items() if tab != "metrics" for key in keys}
         assert others <= titles
 

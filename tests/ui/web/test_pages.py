@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Literal
 
 import httpx
 import numpy as np
@@ -98,17 +99,21 @@ def test_another_axis_another_measure_and_files(tab: Tab, server: WebServer) -> 
 
 
 def test_runs_are_found_and_compared(tab: Tab, server: WebServer) -> None:
-    for name in ("one-of-two", "two-of-two"):
-        server.submit(toy(30, name=name, tags=["pair"]))
+    for iterations, name in ((30, "one-of-two"), (31, "two-of-two")):
+        server.submit(toy(iterations, name=name, tags=["pair"]))
     page = tab.open("/runs")
     page.get_by_role("button", name="pair").click()
     expect(page.locator("tbody tr .m-thumb")).to_have_count(2)
     for name in ("one-of-two", "two-of-two"):
         expect(page.get_by_role("row", name=name)).to_contain_text("finished")
-        page.get_by_role("checkbox", name=f"Compare {name}").click()
+        page.get_by_role("checkbox", name=f"Select {name}").click()
     wait_for_colour(page, CURVE, "--s1", 40)
     wait_for_colour(page, CURVE, "--s2", 40)
-    expect(page.locator(".r-differs")).to_contain_text("last return")
+    expect(page.locator(".r-differs")).to_contain_text("score")
+    expect(page.locator(".r-study")).to_contain_text("P(first > second)")
+    with page.expect_download() as download:
+        page.get_by_label("Save the statistics as PNG").click()
+    assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
     page.get_by_label("Filter by name, environment, tag").fill("nothing is called that")
     expect(page.get_by_text("No run matches.")).to_be_visible()
     tab.check()
@@ -186,7 +191,7 @@ def test_an_address_without_a_page_says_so(tab: Tab) -> None:
 def test_the_palette_and_the_keys_lead_everywhere(tab: Tab) -> None:
     page = tab.open("/")
     page.keyboard.press("Control+k")
-    page.get_by_label("Type a page or a run").fill("runs")
+    page.get_by_label("Type a page, a run or an environment").fill("runs")
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text("Runs")
     page.locator("h1").click()
@@ -229,3 +234,48 @@ def test_a_note_covers_no_control(phone: Tab) -> None:
     expect(note).to_have_text("Copied")
     page.wait_for_function("document.querySelector('.q-notification').getBoundingClientRect().bottom <= 64")
     phone.check()
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_the_preference_of_the_operating_system_counts_until_one_chooses(
+    chromium: Browser, server: WebServer, theme: Literal["dark", "light"]
+) -> None:
+    context = chromium.new_context(color_scheme=theme)
+    page = context.new_page()
+    page.goto(f"{server.url}/?token={server.token}")
+    page.wait_for_selector(f"body.body--{theme}")
+    other = {"dark": "light", "light": "dark"}[theme]
+    page.get_by_label("Light or dark").click()
+    page.wait_for_selector(f"body.body--{other}")
+    page.reload()
+    page.wait_for_selector(f"body.body--{other}")
+    context.close()
+
+
+PRESS_AT_ONCE = """(keys) => {
+  const press = (more) => document.body.dispatchEvent(new KeyboardEvent("keydown", { bubbles: true, ...more }));
+  press({ key: "k", ctrlKey: true });
+  keys.forEach((key) => press({ key }));
+}"""
+
+
+def test_keys_that_come_before_the_palette_is_open_are_typed_into_it(tab: Tab) -> None:
+    page = tab.open("/")
+    page.evaluate(PRESS_AT_ONCE, [*"runx", "Backspace", "s"])
+    expect(page.get_by_label("Type a page, a run or an environment")).to_have_value("runs")
+    expect(page.locator(".m-palette .m-nav").first).to_contain_text("Runs")
+    page.keyboard.press("Escape")
+    expect(page.locator(".m-palette")).to_have_count(0)
+    page.evaluate(PRESS_AT_ONCE, [*"export", "Enter"])
+    expect(page.locator("h1")).to_have_text("Export")
+    tab.check()
+
+
+def test_the_palette_finds_environments(tab: Tab) -> None:
+    page = tab.open("/")
+    page.keyboard.press("Control+k")
+    page.get_by_label("Type a page, a run or an environment").fill("mountaincar")
+    page.get_by_role("link", name="gym/MountainCar-v0").click()
+    expect(page.locator("h1")).to_have_text("Train")
+    expect(page.locator(".t-badge").first).to_contain_text("MountainCar")
+    tab.check()

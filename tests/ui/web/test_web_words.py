@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, cast
+
 import pytest
 
+from mosaic.core.errors import UnknownNameError, unknown
 from mosaic.store.state import State
+from mosaic.store.views import RunDetails
 from mosaic.ui.web.components.theme import ago, count, duration, env_picture, env_title, number, spark
-from mosaic.ui.web.data.alerts import end_alerts, number_alerts, plateau_alert, silence_alert
 from mosaic.ui.web.data.chart_groups import families, policies_of
 from mosaic.ui.web.data.progress import time_shares
-from mosaic.ui.web.pages.run.page import verbs
+from mosaic.ui.web.pages.run.page import update_parts, verbs
 
 
 def test_numbers_are_short_and_have_a_true_minus() -> None:
@@ -82,36 +87,6 @@ def test_the_only_policy_is_not_drawn_twice() -> None:
     ]
 
 
-def test_a_failed_run_says_what_to_do() -> None:
-    (alert,) = end_alerts(State.FAILED, "r", "out of memory")
-    assert alert.text == "The worker failed: out of memory"
-    assert "log" in alert.advice
-    assert end_alerts(State.FINISHED, "r", "done") == []
-
-
-def test_silence_is_news_only_while_it_runs() -> None:
-    (alert,) = silence_alert(State.RUNNING, 100.0, 225.0)
-    assert alert.text == "The worker has not reported for 2 min 05 s"
-    assert silence_alert(State.PAUSED, 100.0, 225.0) == []
-    assert silence_alert(State.RUNNING, 100.0, 130.0) == []
-    assert silence_alert(State.RUNNING, 100.0, 225.0, usual_s=50.0) == []  # its iterations are that long
-
-
-def test_a_loss_that_is_no_number_is_named() -> None:
-    (alert,) = number_alerts({"policies": {"left": {"learner": {"value_loss": None, "entropy": 0.1}}}})
-    assert alert.text == "value loss of left is not a number"
-    assert number_alerts({"policies": {"left": {"learner": {"value_loss": 1.0}}}}) == []
-    assert number_alerts(None) == []
-
-
-def test_a_plateau_is_told_from_progress() -> None:
-    x = [1000.0 * step for step in range(60)]
-    flat = plateau_alert(State.RUNNING, x, [min(float(step), 15.0) for step in range(60)])
-    assert [alert.text for alert in flat] == ["The return has not improved for 19\u202fk env steps"]
-    assert plateau_alert(State.RUNNING, x, [float(step) for step in range(60)]) == []
-    assert plateau_alert(State.RUNNING, x[:20], [1.0] * 20) == []
-
-
 def test_shares_of_time_add_up() -> None:
     assert time_shares({"time_split": {"env": 1.0, "inference": 1.0, "learning": 2.0}}) == {
         "env": 25.0,
@@ -125,5 +100,26 @@ def test_shares_of_time_add_up() -> None:
 def test_what_can_be_done_depends_on_the_state() -> None:
     assert verbs(State.RUNNING) == ("checkpoint", "pause", "stop")
     assert verbs(State.PAUSED) == ("resume", "stop")
+    assert verbs(State.QUEUED) == ("cancel",)
     assert verbs(State.FAILED) == ("resume",)
     assert verbs(State.FINISHED) == ()
+
+
+class _Gone:
+    async def update(self, details: RunDetails) -> None:
+        raise unknown("run", "mine", [])
+
+
+def _result(coroutine: Coroutine[Any, Any, bool]) -> bool:
+    """Return what a coroutine returns that waits for nothing: other tests of this process may leave a running loop."""
+    with pytest.raises(StopIteration) as ended:
+        coroutine.send(None)
+    return bool(ended.value.value)
+
+
+def test_a_run_may_be_deleted_while_its_page_is_updated(tmp_path: Path) -> None:
+    details = cast(RunDetails, None)  # no part reads it
+    assert _result(update_parts([], details, tmp_path))
+    assert not _result(update_parts([_Gone()], details, tmp_path / "deleted"))
+    with pytest.raises(UnknownNameError):
+        update_parts([_Gone()], details, tmp_path).send(None)

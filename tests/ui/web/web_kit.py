@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, ConsoleMessage, Page
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from mosaic.runs.trainer import Trainer
 from mosaic.server.auth.token import ensure_token
@@ -113,7 +114,9 @@ class Tab:
 
     def __init__(self, browser: Browser, server: WebServer, width: int = 1440) -> None:
         self._server = server
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, accept_downloads=True)
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900}, accept_downloads=True, color_scheme="dark"
+        )
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(PATIENCE_MS)
         self.errors: list[str] = []
@@ -122,11 +125,12 @@ class Tab:
 
     def _note(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self.errors.append(message.text)
+            self.errors.append(f"{message.text} {message.location['url']}")
 
     def open(self, path: str = "/") -> Page:
-        mark = "&" if "?" in path else "?"
-        self.page.goto(f"{self._server.url}{path}{mark}token={self._server.token}")
+        address, hash_, fragment = path.partition("#")
+        mark = "&" if "?" in address else "?"
+        self.page.goto(f"{self._server.url}{address}{mark}token={self._server.token}{hash_}{fragment}")
         self.page.wait_for_selector(".m-page")
         return self.page
 
@@ -141,6 +145,16 @@ def keep_picture(page: Page, name: str) -> None:
     """For people to look at after the tests: build/screenshots/NAME.png."""
     page.wait_for_function("[...document.images].every((image) => image.loading === 'lazy' || image.complete)")
     page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+
+def check_accessible(page: Page) -> None:
+    """In dark and in light, without the bar that Quasar shows while something loads."""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.wait_for_selector(f"body.body--{scheme}")
+        expect(page.locator(".q-loading-bar[role=progressbar]")).to_have_count(0)
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
 
 
 COUNT_PIXELS = """([selector, colour]) => {

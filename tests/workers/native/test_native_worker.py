@@ -73,6 +73,7 @@ def test_every_declared_capability_is_proven(short_runs_here):
     assert {"seeds", "population", "pause", "stop", "checkpoints", "run: policies", "samples"} <= proofs.keys()
     assert {"resources", "agent mapping", "fixed opponent", "policies_to_train"} <= proofs.keys()
     assert {f"paradigm {kind}" for kind in (*others, "parameter_sharing")} <= proofs.keys()
+    assert {"dataset of bc", "dataset of cql", "dataset of dqn", "expert of dagger", "external_envs"} <= proofs.keys()
 
 
 @pytest.mark.slow
@@ -187,11 +188,13 @@ def load_dense(saved):
 
 @pytest.mark.slow
 @pytest.mark.chosen
-def test_a_net_with_memory_plays_through_run(home):
+@pytest.mark.parametrize(("memory", "engine"), [("gru", "fused engine (dense layers and a GRU)"),
+                                                ("lstm", "torch engine (an LSTM)")])  # fmt: skip
+def test_a_net_with_memory_plays_through_run(home, memory, engine):
     from mosaic import evaluate
 
-    run = finished(home, config(CARTPOLE, {"memory": "gru", "memory_size": 8}, 512))
-    assert "torch engine (memory)" in run.log()
+    run = finished(home, config(CARTPOLE, {"memory": memory, "memory_size": 8}, 512))
+    assert engine in run.log()
     result = evaluate(CARTPOLE["env_id"], {"*": f"run:{run.id}"}, episodes=2, seed=1).to_json()
     assert result["agents"]["agent_0"]["return_mean"] > 0
 

@@ -173,9 +173,11 @@ def test_every_runner_follows_the_stages_also_a_killed_one_and_a_resumed_run(tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["impala", "appo", "dqn"])
-def test_other_algorithms_follow_the_stages_too(tmp_path, algorithm):
-    run = submit(tmp_path, algorithm, runners=1, steps=6000)
+@pytest.mark.parametrize(
+    ("algorithm", "params"), [("impala", {}), ("appo", {}), ("dqn", {"rollout_fragment_length": 20})]
+)
+def test_other_algorithms_follow_the_stages_too(tmp_path, algorithm, params):
+    run = submit(tmp_path, algorithm, runners=1, steps=6000, **params)
     assert run.wait() is State.FINISHED, run.log()
     events = list(run.events())
     assert [event["stage"] for event in events if event["kind"] == "curriculum"] == [2, 3]

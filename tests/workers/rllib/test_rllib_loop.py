@@ -157,7 +157,7 @@ def test_no_folder_is_left_in_ray_results(tmp_path, monkeypatch):
     ],
 )
 def test_every_episode_counts_however_many_end_in_an_iteration(tmp_path, algorithm, env, params, per_iteration):
-    life = Life(tmp_path, env, algorithm, steps=800, params=params)
+    life = Life(tmp_path, env, algorithm, steps=400 if algorithm == "sac" else 800, params=params)
     with life.attempt() as (context, training):
         train, theirs = training.algo.train, []
 

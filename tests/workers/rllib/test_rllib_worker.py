@@ -183,7 +183,7 @@ def test_pause_and_checkpoint_are_heard(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2400)
 def test_rllib_keeps_every_promise(tmp_path):
     wanted = run_config(
         "rllib",
@@ -197,8 +197,9 @@ def test_rllib_keeps_every_promise(tmp_path):
         "self_play": EnvironmentConfig(**GAME),
         "shared_value_function": EnvironmentConfig(**SPREAD),
     }
-    report = check_worker("rllib", wanted, environments=others, home=tmp_path, patience_s=240)
+    report = check_worker("rllib", wanted, environments=others, home=tmp_path, patience_s=600)
     proofs = {proof.capability for proof in report.proofs}
     assert {"resume", "population", "pause", "stop", "checkpoints", "run: policies", "samples"} <= proofs
     assert {"resources", "agent mapping", "fixed opponent", "policies_to_train"} <= proofs
     assert {f"paradigm {kind}" for kind in (*others, "parameter_sharing")} <= proofs
+    assert {f"dataset of {name}" for name in ("bc", "marwil", "cql", "iql")} <= proofs

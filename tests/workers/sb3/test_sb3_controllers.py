@@ -21,6 +21,7 @@ from mosaic.policies.network import NetworkPolicyController
 from mosaic.workers.sb3.checkpoint.controllers import load_controller
 from mosaic.workers.sb3.checkpoint.writer import write_policy
 from mosaic.workers.sb3.checkpoint.zip_policy import play_zip
+from tests.policies.together import check_together
 from tests.workers.sb3.models import CHOICE, CLASSES, FORCE, PARTS, PICTURE, VECTOR, Spaces, action_of, make_model
 
 AGENT = "agent_0"
@@ -121,6 +122,14 @@ def test_actions_are_those_of_the_model(case: str, tmp_path: Path) -> None:
                 assert np.array_equal(chosen, wanted)
             assert action.contains(chosen)
     assert len({np.asarray(each).tobytes() for each in chosen_by_model}) > 1  # else it might ignore what it sees
+
+
+@pytest.mark.parametrize("sampling", [None, Sampling(0.7)])
+@pytest.mark.parametrize("case", ["ppo, images", "recurrent_ppo, two layers", "ppo, gSDE", "ppo"])
+def test_episodes_are_decided_together_as_alone(case: str, sampling: Sampling | None, tmp_path: Path) -> None:
+    algorithm, observation, action, options = CASES[case]
+    player = written(make_model(algorithm, observation, action, **options), tmp_path, sampling)
+    check_together(player, (AGENT,), [Turn({AGENT: each}, *[{}] * 6) for each in drawn_observations(observation, 24)])
 
 
 def test_masked_actions_are_those_of_the_model(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def family(run):
 
 
 def assert_gone(processes):
-    gone, alive = psutil.wait_procs(processes, timeout=20)
+    gone, alive = psutil.wait_procs(processes, timeout=60)
     assert not alive
     assert len(gone) == len(processes)
 

@@ -27,6 +27,7 @@ from mosaic.ui.web.data.result_text import (
     evaluation_verdict,
     examine_command,
     histogram,
+    reports_table,
     tournament_csv,
     tournament_verdict,
 )
@@ -87,12 +88,12 @@ def test_scores_are_put_together_from_both_seats() -> None:
     assert (score.wins, score.draws, score.losses, score.mean) == (30, 8, 2, 0.85)
     assert score_of(RESULT, "b", "a") == PairScore(2, 8, 30, 40)
     assert first_agent_score(RESULT) == PairScore(17, 8, 15, 40)
-    assert score.words == "85% over 40 games, 95% interval 71% to 93%"
+    assert score.words == "85% over 40 games, 95% interval 72% to 92%"
 
 
 def test_the_verdict_says_whether_it_is_sure() -> None:
     assert re.sub("<.*?>", "", tournament_verdict(RESULT, 41)) == (
-        "40 games in 41 s. a beats b: 85% over 40 games, 95% interval 71% to 93%."
+        "40 games in 41 s. a beats b: 85% over 40 games, 95% interval 72% to 92%."
     )
     pair = {**RESULT["pairs"][0], "wins": 5, "draws": 0, "losses": 5, "distinct_games": 3}
     even = {**RESULT, "pairs": [pair], "distinct_games": 3}
@@ -131,6 +132,21 @@ def test_a_histogram_counts_every_value_once() -> None:
     counts = [int(count) for count in re.findall(r": (\d+) episodes", histogram([0.0, 0.1, 1.0, 1.0], bins=4))]
     assert counts == [2, 0, 0, 2]
     assert re.findall(r": (\d+) episodes", histogram([3.0, 3.0])) == ["2"]
+
+
+def test_what_policies_report_is_a_table_and_long_references_are_short() -> None:
+    number = {"count": 8, "total": 2.0, "episode_mean": 0.5, "episode_ci95": [0.0, 1.0]}
+    reports = {
+        "illegal": {"share": True, "mean": 0.25, "ci95": [0.07, 0.59], **number},
+        "<cost>": {"share": False, "mean": 0.001, "ci95": [None, None], **number},
+    }
+    table = reports_table({"random": {}, "llm:m<1>,url=http://127.0.0.1:1/v1": reports})
+    words = re.sub(r"\s+", " ", re.sub("<.*?>", " ", table))
+    assert words.strip() == (
+        "Reported Mean Per episode Total llm:m&lt;1&gt; illegal 25 (7 to 59) % 0.5 2 of 8 &lt;cost&gt; 0.001 0.5 2"
+    )
+    assert 'title="llm:m&lt;1&gt;,url=http://127.0.0.1:1/v1"' in table
+    assert reports_table({"random": {}}) == ""
 
 
 def test_the_table_of_a_tournament_as_csv() -> None:

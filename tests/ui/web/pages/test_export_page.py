@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
@@ -9,9 +12,11 @@ from playwright.sync_api import expect
 from mosaic.config.export import ExportRequest
 from mosaic.runs.exporting import jobs
 from mosaic.runs.exporting.record import PROGRESS
+from mosaic.store.index.summary import RunSummary
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.store import Store
 from mosaic.telemetry.events.writer import EventWriter
+from mosaic.ui.web.pages.export.form import run_choices
 from tests.in_process import trained_here
 from tests.ui.web.web_kit import Tab, WebServer, keep_picture
 
@@ -55,10 +60,18 @@ def test_policies_are_exported_compared_and_downloaded(tab: Tab, phone: Tab, ser
     phone.check()
 
 
+def test_a_chosen_run_that_the_list_does_not_have_is_offered_nevertheless() -> None:
+    """A choice that is not offered would be an error of the page; the list is read at another moment."""
+    row = cast(RunSummary, SimpleNamespace(run_id="rps-1", name="hands"))
+    assert run_choices([row], "rps-1") == {"rps-1": "hands · rps-1"}
+    assert run_choices([row], "rps-2") == {"rps-2": "rps-2", "rps-1": "hands · rps-1"}
+    assert run_choices([row], "") == {"rps-1": "hands · rps-1"}
+
+
 def test_output_arrives_while_an_export_works_and_cancel_ends_it(
     tab: Tab, phone: Tab, server: WebServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "start_attempt", lambda folder, attempt, trust: None)  # this test plays its process
+    monkeypatch.setattr(jobs, "start_attempt", lambda *_, **__: None)  # this test plays its process
     run = trained_here(server.home, HANDS)
     export_id = jobs.ExportJobs(Store(server.home)).start(ExportRequest(run=run.id)).export_id
     folder = RunFolder(server.home / "exports" / export_id)

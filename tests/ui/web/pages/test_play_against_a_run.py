@@ -30,7 +30,7 @@ def test_the_person_sits_where_it_does_not(tab: Tab, run_id: str) -> None:
     page = tab.open(f"/runs/{run_id}")
     page.get_by_role("link", name="Play against it").click()
     expect(page.get_by_label("Policy of player_1", exact=True)).to_have_value(f"run:{run_id}")
-    expect(page.get_by_label("Policy of player_2", exact=True)).to_have_value("You, or a person with the link")
+    expect(page.get_by_label("Policy of player_2", exact=True)).to_have_value("You or an invited person")
     page.get_by_role("button", name="Play", exact=True).click()
     page.wait_for_selector('canvas[data-step="1"]')  # it has begun
     expect(page.locator(".p-spot")).to_have_count(8)

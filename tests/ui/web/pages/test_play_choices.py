@@ -6,9 +6,10 @@ from pathlib import Path
 
 from mosaic.config.loading import parse_run_config
 from mosaic.store.checkpoints import CheckpointContents, PolicyEntry, Provenance, write_checkpoint
+from mosaic.store.index.index import Index
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.store import Store
-from mosaic.ui.web.pages.play_choices import initial_policies, trained_agents
+from mosaic.ui.web.pages.play_choices import initial_policies, labels_of, trained_agents
 
 PLAYERS = ("player_1", "player_2")
 OFFERS = ["human", "minimax", "run:mine", "random"]
@@ -57,3 +58,12 @@ def test_nobody_else_gets_a_run_that_was_not_trained_for_them() -> None:
 def test_alone_the_run_is_watched() -> None:
     assert initial_policies(("agent_0",), "run:mine", OFFERS, {"agent_0"}) == {"agent_0": "run:mine"}
     assert initial_policies(("agent_0",), "", OFFERS) == {"agent_0": "human"}
+
+
+def test_a_run_is_shown_with_its_name(tmp_path: Path) -> None:
+    config = {"environment": {"env_id": "classic/tictactoe_v3"}, "training": {"worker": "toy", "algorithm": "walk"}}
+    folders = [Store(tmp_path).create(parse_run_config({**config, "name": name})) for name in ("mine", "")]
+    named, unnamed = (f"run:{folder.run_id}" for folder in folders)
+    rows = [Index(tmp_path).refresh(folder) for folder in folders]
+    shown = labels_of(["random", named, f"{named}@best", unnamed], rows)
+    assert shown == {named: "run:mine", f"{named}@best": "run:mine@best"}

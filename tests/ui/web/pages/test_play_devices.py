@@ -16,7 +16,9 @@ STEP = "+document.querySelector('canvas').dataset.step"
 
 
 def begin(tab: Tab, server: WebServer, asked: dict[str, object]) -> tuple[Page, str]:
-    match_id = str(server.api.post("/matches", json=asked).raise_for_status().json()["match_id"])
+    match_id = str(
+        server.api.post("/matches", json={**asked, "ready_screen": False}).raise_for_status().json()["match_id"]
+    )
     tab.page.add_init_script(FAKE_PADS)
     page = tab.open(f"/play?match={match_id}")
     page.wait_for_selector("canvas[data-step]")

@@ -10,16 +10,28 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, expect
 
+from mosaic.envs.catalog import make_env
+from mosaic.runners.local import play_episode
+from mosaic.runners.record import episode_to_json
+from tests.policies.llm.stub import endpoint, first_legal
 from tests.ui.web.web_kit import Tab, WebServer
 
 pytestmark = pytest.mark.slow
 PICTURE = "canvas[data-step]"
+OWNER_KEYS: dict[str, str] = {}  # by match
 
 
 def open_match(server: WebServer, env: str, agents: dict[str, str], **parts: Any) -> str:
-    answer = server.api.post("/matches", json={"environment": {"env_id": env}, "agents": agents, **parts})
+    asked = {"environment": {"env_id": env}, "agents": agents, "ready_screen": False, **parts}
+    answer = server.api.post("/matches", json=asked)
     assert answer.status_code == 201, answer.text
+    OWNER_KEYS[answer.json()["match_id"]] = answer.json()["owner_key"]
     return str(answer.json()["match_id"])
+
+
+def as_owner(match_id: str) -> str:
+    """The owner's link to a match."""
+    return f"/play?match={match_id}#key={OWNER_KEYS[match_id]}"
 
 
 def state(server: WebServer, match_id: str) -> dict[str, Any]:
@@ -204,9 +216,9 @@ def test_matches_and_episodes_are_listed_on_a_phone(phone: Tab, server: WebServe
     name = state(server, match_id)["kept"][-1]
     page = phone.open("/play")
     expect(page.locator(".p-line", has_text="Connect Four").first).to_be_visible()
-    expect(page.get_by_text(name, exact=True)).to_be_visible()
+    expect(page.get_by_title(name, exact=True)).to_contain_text("Connect Four")
     page = phone.open("/replay")
-    page.get_by_text(name, exact=True).click()
+    page.get_by_title(name, exact=True).click()
     page.wait_for_selector("img[data-step]")
     phone.check()
 
@@ -223,4 +235,26 @@ def test_a_game_in_real_time_may_wait_instead(tab: Tab, server: WebServer) -> No
     page.keyboard.press("ArrowRight")
     page.wait_for_selector('canvas[data-step="1"]')
     assert state(server, match_id)["step"] == 1
+    tab.check()
+
+
+@pytest.mark.chosen
+def test_what_a_language_model_said_is_shown_beside_the_position(tab: Tab, server: WebServer) -> None:
+    answers = iter(["The <b>centre</b>!"])
+    with endpoint(lambda body: next(answers, None) or first_legal(body)) as served:
+        episode = play_episode(make_env("mosaic/tictactoe"), {"player_1": served.policy(), "player_2": "random"})
+    opened = server.api.post("/replays", json={"episode": episode_to_json(episode)})
+    assert opened.status_code == 201, opened.text
+    reports = server.api.get(f"/replays/{opened.json()['replay_id']}/reports").json()
+    assert [report["step"] for report in reports] == [report.step for report in episode.reports]
+    page = tab.open(f"/replay?replay={opened.json()['replay_id']}")
+    transcript = page.get_by_role("region", name="Transcript")
+    expect(transcript).to_contain_text("decision for step 1")
+    expect(transcript).to_contain_text("The <b>centre</b>!")  # text, never markup
+    expect(transcript.locator(".rp-line.bad")).to_have_count(1)
+    expect(transcript).to_contain_text("retries 1")
+    transcript.get_by_role("button", name="Next decision").click()
+    expect(transcript).to_contain_text("decision for step 3")
+    page.get_by_role("button", name="One step back").click()
+    expect(transcript).to_contain_text("No policy reported on a decision in this position.")
     tab.check()

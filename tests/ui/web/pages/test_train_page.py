@@ -20,10 +20,9 @@ from typer.testing import CliRunner
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.sections import ResourcesConfig
 from mosaic.ui.cli.main import app as cli
-from mosaic.ui.web.data import env_pictures
 from mosaic.ui.web.data.draft import Draft, choices, group_documents, rows_of, rules_of, train_command, workers
+from mosaic.ui.web.data.drawn_pictures import PictureCache, env_pixels
 from mosaic.ui.web.data.env_info import look_at, usual_algorithms
-from mosaic.ui.web.data.env_pictures import EnvPictures
 from mosaic.ui.web.data.schema_fields import as_text, complaints, fields_of, from_text
 from mosaic.workers.registry import load_worker
 from mosaic.workers.resolution import resolve
@@ -135,6 +134,15 @@ def test_every_option_of_every_worker_has_a_field_that_keeps_its_default() -> No
     assert set(workers()) >= {"native", "tabular"}
 
 
+def test_every_worker_with_many_options_names_a_few_as_basic() -> None:
+    for name, info in workers().items():
+        for algorithm in info.algorithms:
+            fields = fields_of(load_worker(name).options(algorithm))
+            basic = [field.name for field in fields if field.group == "basic"]
+            assert len(fields) < 10 or 5 <= len(basic) <= 12, (name, algorithm, basic)
+    assert {field.group for field in fields_of(ResourcesConfig)} == {"basic"}  # a model without marks
+
+
 def test_fields_say_their_bounds_units_and_choices() -> None:
     fields = {field.name: field for field in fields_of(ResourcesConfig)}
     assert (fields["num_env_runners"].bounds, fields["num_env_runners"].widget) == ("1 to 10,000", "text")
@@ -186,23 +194,24 @@ def test_an_env_says_who_learns_what() -> None:
         "2 · turn-based · competitive",
         True,
     )
+    assert look.full_words == "2 agents · turn-based · competitive"
     assert look.policies["self_play"] == {"player_1": "learner", "player_2": "learner"}
     assert look.policies["independent"] == {"player_1": "player_1", "player_2": "player_2"}
     assert usual_algorithms("classic/tictactoe_v3") == {"sb3": "maskable_ppo"}
     assert usual_algorithms("gym/CartPole-v1") == {"sb3": "ppo"}
 
 
-def test_a_picture_is_drawn_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = EnvPictures(tmp_path).draw("mosaic/gridworld")
+def test_a_picture_is_drawn_once(tmp_path: Path) -> None:
+    name = "mosaic/gridworld"
+    first = PictureCache(tmp_path).find_now(name, lambda: env_pixels(name))
     assert first is not None
     assert first.startswith(b"\x89PNG")
 
-    def refuse(env: str) -> None:
+    def refuse() -> None:
         raise RuntimeError("no display")
 
-    monkeypatch.setattr(env_pictures, "_picture", refuse)
-    assert EnvPictures(tmp_path).draw("mosaic/gridworld") == first
-    assert EnvPictures(tmp_path).draw("mosaic/recall") is None
+    assert PictureCache(tmp_path).find_now(name, refuse) == first
+    assert PictureCache(tmp_path).find_now("mosaic/recall", refuse) is None
 
 
 @pytest.mark.slow

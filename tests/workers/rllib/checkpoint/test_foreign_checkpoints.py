@@ -2,6 +2,7 @@
 
 import pickle
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.registry import load_policy
 from mosaic.store.archives.trust import VARIABLE
+from mosaic.ui.cli.main import main
 from tests.workers.rllib.checkpoint.foreign_makers import Pair, save_dqn, save_pair, save_ppo
 
 pytestmark = [pytest.mark.slow]
@@ -91,6 +93,28 @@ def test_a_module_copied_alone(folder, trusted, cartpole, tmp_path):
     observations = seen(cartpole.observation_spaces[agent])
     found = decisions(load_policy(f"checkpoint:{copy}", cartpole), agent, observations)
     assert found == [int(each) for each in own_inference(copy, observations)]
+
+
+WITH = {
+    "evaluate": ["gym/CartPole-v1", "--agent", "*=checkpoint:{nan}", "--episodes", "1"],
+    "export": ["checkpoint:{nan}", "--env", "gym/CartPole-v1", "--out", "{nan}.onnx", "--trust"],
+    "train": ["gym/CartPole-v1", "--worker", "rllib", "--init", "checkpoint:{nan}", "--steps", "100", "--trust"],
+}
+
+
+@pytest.mark.parametrize("command", WITH)
+def test_weights_that_are_not_finite_are_refused(folder, trusted, tmp_path, command, monkeypatch, capfd):
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path / "home"))
+    copy = shutil.copytree(folder / "ppo", tmp_path / "nan")
+    file = copy / MODULES / "default_policy" / "module_state.pkl"
+    state = pickle.loads(file.read_bytes())
+    max(state.values(), key=np.size).flat[0] = np.nan
+    file.write_bytes(pickle.dumps(state))
+    with pytest.raises(SystemExit) as end:
+        main([command, *(word.format(nan=copy) for word in WITH[command])])
+    assert "are not finite: 1 of" in " ".join(capfd.readouterr().err.split())
+    assert end.value.code == 2
+    assert not Path(f"{copy}.onnx").exists()
 
 
 def test_filters_and_bounds_of_training_are_kept(folder, trusted):

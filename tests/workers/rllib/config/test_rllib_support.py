@@ -6,6 +6,7 @@ from mosaic.core.errors import InputError
 from mosaic.workers.rllib.config.algorithms import OFFLINE
 from mosaic.workers.rllib.config.options import OPTIONS
 from mosaic.workers.rllib.config.support import ALGORITHMS, CONFIGURATIONS, check_support, is_supported, table
+from mosaic.workers.rllib.worker import worker
 from tests.workers.rllib.rllib_setups import make_setup
 
 
@@ -16,6 +17,12 @@ def check(tmp_path, env, algorithm="ppo", learners=1, **said):
 
 def test_the_table_knows_the_algorithms_that_have_options():
     assert {*ALGORITHMS, *OFFLINE} == set(OPTIONS)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_worker_declares_what_is_supported(algorithm):
+    supported = {each for each in CONFIGURATIONS if is_supported(algorithm, each)}
+    assert set(worker.info.paradigms_of(algorithm)) == supported
 
 
 def test_self_play_with_replay_names_who_can_and_what_else_can_be_done(tmp_path):

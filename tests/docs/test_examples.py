@@ -1,0 +1,93 @@
+"""The examples, each in a short form."""
+
+import json
+import os
+import shutil
+
+import pytest
+from examples import league, mpi_tables, self_play, stockfish, team
+
+from tests.docs.pages import ROOT
+
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path / "home"))
+
+
+@pytest.mark.slow
+def test_self_play(runs_here):
+    assert set(self_play.main(steps=4_000, episodes=4)) == {"random", "minimax"}
+
+
+@pytest.mark.slow
+def test_league(runs_here):
+    ratings = league.main(steps=4_000, games=1)
+    assert len(ratings) == 3
+
+
+@pytest.mark.slow
+def test_team(runs_here):
+    returns = team.main("random", steps=4_000, max_steps=5)
+    assert sorted(returns) == ["adversary_0", "adversary_1", "adversary_2", "agent_0"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (shutil.which("stockfish") or os.path.exists("/usr/games/stockfish")), reason="needs Stockfish")
+def test_stockfish(runs_here):
+    ratings = stockfish.main(steps=64, games=1, max_steps=10)
+    assert len(ratings) == 3
+
+
+@pytest.mark.slow
+def test_mpi_tables():
+    assert mpi_tables.main(steps=200_000) > -200
+
+
+@pytest.mark.slow
+def test_ray_cluster(ray_free_environment):
+    from examples.ray_cluster import train_on, two_nodes
+
+    with two_nodes() as address:
+        run = train_on(address, steps=400)
+    assert run.state == "finished"
+    resources = json.loads(run.folder.config.read_text())["resources"]
+    assert (resources["num_env_runners"], resources["ray_address"]) == (2, address)
+
+
+@pytest.fixture
+def ray_free_environment(monkeypatch):
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # restored afterwards
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks(path, runs_here):
+    """Every cell runs, one after the other, with fewer steps."""
+    names = {"__name__": "__main__"}  # as a kernel has it
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    assert len(cells) >= 4
+    for cell in cells:
+        source = "".join(cell["source"]).replace("200_000", "20_000").replace("STEPS = 50_000", "STEPS = 4_000")
+        exec(compile(source, path.name, "exec"), names)
+
+
+def test_every_example_is_in_the_documentation():
+    text = (ROOT / "docs" / "examples.md").read_text()
+    files = {
+        path.relative_to(ROOT / "examples")
+        for path in (ROOT / "examples").rglob("*")
+        if path.suffix in {".py", ".sh", ".ipynb"}
+    }
+    folders = {"plugin", "project", "godot", "policy_server"}
+    missing = [
+        str(path)
+        for path in files
+        if path.name != "__init__.py" and path.parts[0] not in folders and f"{path})" not in text
+    ]
+    assert missing == []

@@ -1,0 +1,184 @@
+"""Boards in a real browser: sides, marks, drag and drop, moves taken back, clocks, replays played on, agents held."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from mosaic.envs.catalog import make_env
+from mosaic.runners.local import play_episode
+from mosaic.runners.record import episode_to_json
+from tests.ui.web.pages.test_play_page import OWNER_KEYS, PICTURE, as_owner, open_match, spot, state
+from tests.ui.web.web_kit import Tab, WebServer, keep_picture
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def other(chromium: Browser, server: WebServer) -> Iterator[Tab]:
+    tab = Tab(chromium, server)
+    yield tab
+    tab.close()
+
+
+MIDDLE_OF_TEXT = """(element) => {
+  const range = document.createRange();
+  range.selectNodeContents(element);
+  const { x, width } = range.getBoundingClientRect();
+  return x + width / 2;
+}"""
+
+
+def middle(place: Locator) -> tuple[float, float]:
+    box = place.bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def drag(page: Page, start: Locator, to: tuple[float, float]) -> None:
+    page.mouse.move(*middle(start))
+    page.mouse.down()
+    page.mouse.move(to[0], to[1], steps=4)
+    page.mouse.up()
+
+
+def wait_for_step(page: Page, step: int) -> None:
+    page.wait_for_selector(f'canvas[data-step="{step}"]')
+
+
+@pytest.mark.chosen
+def test_black_sees_its_own_side_drags_a_pawn_and_takes_it_back(tab: Tab, server: WebServer) -> None:
+    match_id = open_match(server, "classic/chess_v6", {"*": "human"}, clock={"initial_s": 300, "increment_s": 2})
+    page = tab.open(as_owner(match_id))
+    page.wait_for_selector(PICTURE)
+    square, (x, y) = spot(page, "e2").bounding_box(), middle(spot(page, "e2"))
+    assert square is not None
+    drag(page, spot(page, "e2"), (x, y - 3 * square["height"]))
+    expect(page.locator(".p-said")).to_contain_text("There is no legal move on that spot")
+    drag(page, page.locator(".p-picked"), (x, y - 2 * square["height"]))
+    wait_for_step(page, 1)
+    assert page.locator(".p-last").count() == 2
+    bars = page.locator(".p-agent")
+    assert [bars.nth(place).get_attribute("data-agent") for place in range(2)] == ["player_1", "player_0"]
+    expect(bars.nth(1)).to_contain_text("You · White")
+    before = middle(page.locator(".p-coord.row", has_text="1"))
+    server.api.post(f"/matches/{match_id}/moves", json={"move": "e7e5", "wait_s": 0})
+    wait_for_step(page, 2)
+    page.get_by_role("button", name="Turn board").click()
+    after = middle(page.locator(".p-coord.row", has_text="1"))
+    assert after[1] < before[1] - 100
+    assert middle(spot(page, "d2"))[1] < middle(page.locator(PICTURE))[1]  # White's pawns are at the upper edge now
+    assert [bars.nth(place).get_attribute("data-agent") for place in range(2)] == ["player_0", "player_1"]
+    expect(page.get_by_role("list", name="Moves")).to_have_text("1.e4e5")
+    expect(page.get_by_role("timer", name="Time of White")).to_have_text(re.compile(r"^\d:\d\d$"))
+    expect(page.locator(".p-clock.on")).to_have_count(1)
+    page.get_by_role("button", name="Take back").click()
+    wait_for_step(page, 1)
+    expect(page.get_by_role("list", name="Moves")).to_have_text("1.e4…")
+    keep_picture(page, "chess-black")
+    tab.check()
+
+
+@pytest.mark.chosen
+def test_the_winning_line_stays_in_view_and_the_result_is_in_words(tab: Tab, server: WebServer) -> None:
+    match_id = open_match(server, "classic/connect_four_v3", {"player_0": "human", "player_1": "human"})
+    page = tab.open(f"/play?match={match_id}&agent=player_1")  # the other one moves by requests
+    page.wait_for_selector(PICTURE)
+    for step in range(7):
+        if step % 2:
+            page.get_by_role("button", name="column 2", exact=True).click()
+        else:
+            asked = {"move": "column 1", "agent": "player_0", "wait_s": 0}
+            assert server.api.post(f"/matches/{match_id}/moves", json=asked).status_code == 200
+        wait_for_step(page, step + 1)
+    expect(page.locator(".p-won")).to_have_count(4)
+    end, board = page.locator(".p-end"), page.locator(".p-board").bounding_box()
+    expect(end).to_contain_text("You lost")
+    expect(end).to_contain_text("Red won: four in a row.")
+    assert board is not None
+    assert (end.bounding_box() or {})["y"] >= board["y"] + board["height"]
+    keep_picture(page, "connect-four-lost")
+    tab.check()
+
+
+def test_go_has_coordinates_and_captured_stones(tab: Tab, server: WebServer) -> None:
+    environment = {"environment": {"env_id": "classic/go_v5", "options": {"board_size": 5}}, "agents": {"*": "human"}}
+    match_id = server.api.post("/matches", json=environment).raise_for_status().json()["match_id"]
+    page = tab.open(f"/play?match={match_id}")
+    page.wait_for_selector(PICTURE)
+    for move in ("A2", "A1", "B1"):  # the white stone in the corner has no liberty left
+        server.api.post(f"/matches/{match_id}/moves", json={"move": move}).raise_for_status()
+    wait_for_step(page, 3)
+    assert page.locator(".p-coord.column").all_inner_texts() == list("ABCDE")
+    assert page.locator(".p-coord.row").all_inner_texts() == list("54321")
+    letter, point = page.locator(".p-coord.column", has_text="C"), page.get_by_role("button", name="C1", exact=True)
+    drawn = letter.evaluate(MIDDLE_OF_TEXT)
+    assert abs(drawn - middle(point)[0]) < 3  # below its line
+    expect(page.locator('.p-agent[data-agent="black_0"]')).to_contain_text("captured 1")
+    keep_picture(page, "go")
+    tab.check()
+
+
+@pytest.mark.chosen
+def test_what_a_policy_would_play_is_drawn_on_the_board(tab: Tab, server: WebServer) -> None:
+    match_id = open_match(server, "classic/tictactoe_v3", {"player_1": "human", "player_2": "minimax"})
+    page = tab.open(as_owner(match_id))
+    page.wait_for_selector(PICTURE)
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator(".p-share").first).to_be_visible()
+    shares = page.locator(".p-share").all_inner_texts()
+    assert len(shares) == 9
+    assert all(text.endswith("%") for text in shares)
+    tab.check()
+
+
+@pytest.mark.chosen
+def test_a_position_of_a_replay_is_played_on(tab: Tab, server: WebServer) -> None:
+    episode = play_episode(make_env("mosaic/tictactoe"), {"*": "random"}, 3)
+    opened = server.api.post("/replays", json={"episode": episode_to_json(episode)}).raise_for_status().json()
+    page = tab.open(f"/replay?replay={opened['replay_id']}")
+    page.wait_for_selector("img[data-step]")
+    page.get_by_label("Step of the episode").fill("2")
+    page.get_by_label("Policy of player_1").select_option("human")
+    keep_picture(page, "replay-play-on")
+    page.get_by_role("button", name="Play on from step 2").click()
+    wait_for_step(page, 2)
+    expect(page.get_by_text("Your turn as X.")).to_be_visible()
+    match_id = page.url.partition("match=")[2].partition("#")[0]
+    assert [row["policy"] for row in state(server, match_id)["agents"]] == ["human", "random"]
+    tab.check()
+
+
+def test_only_the_owner_and_the_holder_reassign_an_agent_and_both_are_told(
+    tab: Tab, other: Tab, phone: Tab, server: WebServer
+) -> None:
+    match_id = open_match(server, "classic/tictactoe_v3", {"*": "human"})
+    owner = tab.open(as_owner(match_id))
+    owner.wait_for_selector(PICTURE)
+    assert OWNER_KEYS[match_id] not in owner.url
+    link = _invitation(owner)
+    guest = other.open(link)
+    guest.wait_for_selector(PICTURE)
+    expect(guest.get_by_label("Policy of player_2")).to_be_visible()
+    expect(guest.get_by_label("Policy of player_1")).to_have_count(0)
+    stranger = phone.open(f"/play?match={match_id}")
+    stranger.wait_for_selector(PICTURE)
+    expect(stranger.get_by_label("Policy of player_2")).to_have_count(0)
+    owner.get_by_label("Policy of player_2").select_option("random")
+    told = "player_2 is now played by random instead of a person: changed by the match's owner."
+    for page in (owner, guest):
+        expect(page.get_by_text(told)).to_be_visible()
+    for each in (tab, other, phone):
+        each.check()
+
+
+def _invitation(page: Page) -> str:
+    page.evaluate("window.mosaicCopy = async (text) => { window.copied = text; return true; }")
+    page.get_by_role("button", name="Link for player_2").click()
+    page.wait_for_function("window.copied")
+    link: Any = page.evaluate("window.copied")
+    return "/play" + str(link).partition("/play")[2]

@@ -1,0 +1,69 @@
+"""Charts of a run's page: those that a user chose, single points as a table, and what the run used."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from mosaic.runs.trainer import Trainer
+from mosaic.store.views import UsagePoints
+from mosaic.ui.web.pages.run.usage import round_up, usage_charts
+from tests.in_process import trained_here
+from tests.ui.web.web_kit import Tab, WebServer, keep_picture, toy
+
+
+def test_the_use_of_the_machine_is_drawn_from_zero_with_gpus_where_there_are_any() -> None:
+    usage = UsagePoints(
+        timestamp=[100.0, 102.0, 106.0],
+        cores=[0.0, 2.0, 1.0],
+        memory_mb=[200.0, 1500.0, 1500.0],
+        gpu_percent=[None, None, None],
+        gpu_memory_mb=[None, None, None],
+    )
+    drawn = usage_charts(usage)
+    assert drawn.count("<svg") == 2
+    assert "1.0 cores at last · mean 1.0 cores · most 2.0 cores" in drawn
+    assert ">2.00 GB</text>" in drawn
+    assert ">6 s</text>" in drawn
+    busy = usage.model_copy(update={"gpu_percent": [None, 50.0, 70.0], "gpu_memory_mb": [None, 900.0, 900.0]})
+    assert usage_charts(busy).count("<svg") == 4
+    assert ">100 %</text>" in usage_charts(busy)
+    assert [round_up(value) for value in (0.0, 0.7, 2.0, 33.0, 500.0)] == [1.0, 1.0, 2.0, 50.0, 500.0]
+
+
+def choose(page: Page, titles: list[str]) -> None:
+    page.get_by_role("combobox", name="Own charts").click()
+    for title in titles:
+        page.get_by_role("option", name=title, exact=True).click()
+    page.keyboard.press("Escape")
+
+
+@pytest.mark.slow
+def test_chosen_charts_are_shown_for_every_run_of_the_env(tab: Tab, phone: Tab, server: WebServer) -> None:
+    training = {"worker": "tabular", "total_timesteps": 4000}
+    config = {"environment": {"env_id": "gym/FrozenLake-v1"}, "training": training}
+    first, second = (trained_here(server.home, config).id for _ in range(2))
+    page = tab.open(f"/runs/{first}")
+    titles = page.locator(".r-charts .t")
+    expect(titles.nth(1)).to_be_visible()
+    usual = titles.all_inner_texts()
+    chosen = usual[1::-1]
+    choose(page, chosen)
+    expect(titles).to_have_text(chosen)
+    page = phone.open(f"/runs/{second}")  # another run, another browser
+    expect(page.locator(".r-charts .t")).to_have_text(chosen)
+    choose(page, chosen)
+    expect(page.locator(".r-charts .t")).to_have_text(usual)  # none is chosen any more
+    tab.check()
+    phone.check()
+
+
+@pytest.mark.slow
+def test_single_points_are_a_table(tab: Tab, server: WebServer) -> None:
+    run_id = server.submit(toy(1, name="one-point"))
+    Trainer(server.home).run(run_id).wait(60)
+    page = tab.open(f"/runs/{run_id}")
+    table = page.get_by_role("table", name="Return", exact=True)
+    expect(table).to_contain_text("10 env steps")
+    keep_picture(page, "single-points")
+    tab.check()

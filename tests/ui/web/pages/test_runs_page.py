@@ -1,0 +1,121 @@
+"""The Runs page: runs are labelled, sorted, compared, extended, hidden and deleted there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from mosaic.runs.trainer import Trainer
+from tests.ui.web.web_kit import Tab, WebServer, keep_picture, toy
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def ended(server: WebServer) -> list[str]:
+    """Two runs that have ended, with a tag of their own."""
+    ids = [server.submit(toy(20, name=name, tags=["own"])) for name in ("alpha", "beta")]
+    for run_id in ids:
+        Trainer(server.home).run(run_id).wait(60)
+    return ids
+
+
+def choose(page: Page, run: str, action: str) -> None:
+    page.get_by_label(f"Actions on {run}").click()
+    page.get_by_role("menuitem", name=action).click()
+
+
+@pytest.mark.chosen
+def test_a_run_is_labelled_hidden_and_deleted(tab: Tab, server: WebServer) -> None:
+    run_id = server.submit(toy(20, name="gamma", tags=["once"]))
+    Trainer(server.home).run(run_id).wait(60)
+    page = tab.open("/runs?tag=once")
+    choose(page, "gamma", "Name, tags and note")
+    page.get_by_label("Name", exact=True).fill("a/b")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".m-complaint")).to_contain_text("without '@' and '/'")
+    page.get_by_role("button", name="Close").click()
+    tab.errors.clear()  # the browser notes a refused request
+    choose(page, "gamma", "Name, tags and note")
+    page.get_by_label("Name", exact=True).fill("a better name")
+    page.get_by_label("Tags", exact=True).fill("once, twice")
+    page.get_by_label("Note", exact=True).fill("the rate was too high")
+    page.get_by_role("button", name="Save").click()
+    row = page.get_by_role("row", name="a better name")
+    expect(row).to_contain_text("the rate was too high")
+    expect(row).to_contain_text("twice")
+    choose(page, "a better name", "Hide from lists")
+    expect(page.get_by_text("No run matches.")).to_be_visible()
+    page.get_by_role("button", name="Hidden", exact=True).click()
+    choose(page, "a better name", "Delete")
+    expect(page.get_by_role("dialog")).to_contain_text("This cannot be undone.")
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(row).to_have_count(0)
+    assert server.api.get(f"/runs/{run_id}").status_code == 404
+    tab.check()
+
+
+def test_a_selection_is_in_the_address(tab: Tab, ended: list[str]) -> None:
+    page = tab.open("/runs?tag=own")
+    for name in ("alpha", "beta"):
+        page.get_by_role("checkbox", name=f"Select {name}").click()
+    expect(page.get_by_role("heading", name="Compare")).to_be_visible()
+    page.wait_for_function("(ids) => ids.every((id) => location.search.includes(id))", arg=ended)
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_function("location.search.includes('sort=name')")
+    page.reload()
+    expect(page.get_by_text("2 selected")).to_be_visible()
+    expect(page.get_by_role("heading", name="Compare")).to_be_visible()
+    expect(page.locator("tbody tr b").first).to_have_text("alpha")
+    page.get_by_role("button", name="Run ↑").click()
+    expect(page.locator("tbody tr b").first).to_have_text("beta")
+    page.get_by_role("combobox", name="Groups").click()
+    page.get_by_role("option", name="By configuration").click()
+    expect(page.locator(".u-group")).to_contain_text("CartPole · toy walk")
+    keep_picture(page, "runs-selected")
+    page.get_by_role("button", name="Clear the selection").click()
+    expect(page.get_by_role("heading", name="Compare")).to_be_hidden()
+    tab.check()
+
+
+def test_several_runs_are_tagged_at_once(tab: Tab, server: WebServer, ended: list[str]) -> None:
+    page = tab.open(f"/runs?compare={','.join(ended)}")
+    page.get_by_role("button", name="Add tags").click()
+    page.get_by_label("Tags to add").fill("both")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("button", name="both", exact=True)).to_be_visible()
+    assert {tuple(server.api.get(f"/runs/{run_id}").json()["tags"]) for run_id in ended} == {("own", "both")}
+    tab.check()
+
+
+def test_a_run_trains_longer_and_again(tab: Tab, server: WebServer) -> None:
+    run_id = server.submit(toy(20, name="delta-4", tags=["long"]))
+    Trainer(server.home).run(run_id).wait(60)
+    page = tab.open(f"/runs/{run_id}")
+    page.get_by_label("More actions on this run").click()
+    page.get_by_role("menuitem", name="Train longer").click()
+    page.get_by_label("Env steps in all").fill("1e3")
+    page.get_by_role("button", name="Continue training").click()
+    expect(page.locator(".r-strip .v").first).to_contain_text("1,000", timeout=60_000)
+    expect(page.locator(".m-crumb .m-pill")).to_have_text("finished")
+    page.get_by_label("More actions on this run").click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name="Download as one file").click()
+    assert Path(download.value.path()).read_bytes()[:2] == b"\x1f\x8b"
+    page.get_by_label("More actions on this run").click()
+    page.get_by_role("menuitem", name="Train again with changes").click()
+    expect(page.locator("h1")).to_have_text("Train")
+    expect(page.get_by_label("Name of the run")).to_have_value("delta-5")
+    tab.check()
+
+
+def test_the_list_fits_a_phone(phone: Tab, ended: list[str]) -> None:
+    page = phone.open("/runs?tag=own")
+    expect(page.get_by_role("row", name="alpha")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    choose(page, "alpha", "Name, tags and note")
+    expect(page.get_by_label("Note", exact=True)).to_be_visible()
+    assert page.evaluate("document.querySelector('.m-dialog').getBoundingClientRect().right <= innerWidth")
+    phone.check()
