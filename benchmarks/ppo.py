@@ -15,7 +15,7 @@ import warnings
 from ppo_rows.measure import Plan
 from row_table import ONE_THREAD, asked, row_parser, run_rows, say_where
 
-PACKAGES = ("numpy", "numba", "torch", "stable-baselines3", "ray", "gymnasium")
+PACKAGES = ("numpy", "numba", "torch", "stable-baselines3", "sb3-contrib", "ray", "gymnasium")
 ROWS = {  # name: function and what it compares
     "cartpole": ("single:zoo", "PPO CartPole, rl-zoo hyper-parameters; SB3"),
     "cleanrl": ("single:cleanrl", "PPO CartPole, CleanRL hyper-parameters; the same in one file of torch"),
@@ -29,6 +29,7 @@ ROWS = {  # name: function and what it compares
     "critic": ("critic:critic", "what a centralised critic brings, with its interval"),
     "connect-four": ("several:connect_four", "connect four self-play, moves/s with learning"),
     "a2c": ("single:a2c", "A2C, 8 CartPoles; SB3"),
+    "memory": ("memory:memory", "PPO with a GRU and a minGRU on recall; sb3-contrib's RecurrentPPO"),
     "env-cartpole": ("worlds:cartpole", "compiled CartPole; Gymnasium's vector envs"),
     "env-spread": ("worlds:spread", "compiled simple_spread; VMAS (--with-peers)"),
     "env-tictactoe": ("worlds:tictactoe", "compiled tic-tac-toe; Pgx (--with-peers)"),

@@ -8,13 +8,15 @@ import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
 from typing import TypeAlias
 
+from figures import note_failure, note_skipped
 from ppo_rows.measure import GateFailed, PeerMissing, Plan, Unmeasured
 
 Rows: TypeAlias = Mapping[str, tuple[str, str]]  # name: module and function in its package, and what it shows
+TO_INSTALL = "mosaic bench --with-peers"
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -41,8 +43,8 @@ def asked(parser: argparse.ArgumentParser, rows: Rows) -> argparse.Namespace:
 
 def say_where(cores: str, plan: Plan, packages: Sequence[str]) -> None:
     load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
-    print(f"{_processor()}, {cores}, load {load}; medians of {plan.repeats}")
-    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    print(f"{processor()}, {cores}, load {load}; medians of {plan.repeats}")
+    versions = ", ".join(f"{name} {_version(name)}" for name in packages)
     print(f"Python {platform.python_version()}, {versions}", flush=True)
 
 
@@ -55,26 +57,45 @@ def run_rows(package: str, rows: Rows, names: Sequence[str], plan: Plan) -> None
 
 def _run(package: str, rows: Rows, name: str, plan: Plan) -> bool:
     module, _, function = rows[name][0].partition(":")
-    row: Callable[[Plan], None] = getattr(import_module(f"{package}.{module}"), function)
+
+    def row() -> None:
+        getattr(import_module(f"{package}.{module}"), function)(plan)
+
+    return run_row(name, row)
+
+
+def run_row(name: str, row: Callable[[], None]) -> bool:
+    """Run one row; return False if it failed. A package that is missing is noted, with what to type."""
     began = perf_counter()
     try:
-        row(plan)
+        row()
     except GateFailed as reason:
+        note_failure(name, f"the gate failed: {reason}")
         print(f"{name}: the gate failed, so the speed means nothing: {reason}", flush=True)
         return False
     except Unmeasured as reason:
+        note_failure(name, f"no figures: {reason}")
         print(f"{name}: no figures: {reason}", flush=True)
         return False
     except PeerMissing as reason:
+        note_skipped(name, f"a peer cannot be had here: {reason}")
         print(f"{name}: a peer cannot be had here: {reason}", flush=True)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "mosaic":
             raise
-        print(f"{name}: a peer cannot be had here: {error}. Type: make setup", flush=True)
+        note_skipped(name, reason := f"{error.name} is not installed. Type: {TO_INSTALL}")
+        print(f"{name}: {reason}", flush=True)
     print(f"  ({name}: {perf_counter() - began:.0f} s)", flush=True)
     return True
 
 
-def _processor() -> str:
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def processor() -> str:
     with open("/proc/cpuinfo") as facts:
         return next((line.partition(":")[2].strip() for line in facts if line.startswith("model name")), "unknown")

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from random import Random
 from time import perf_counter
 
+from figures import Goal, note_figure, note_ratio
+
 from mosaic import make_env
 from mosaic.core.seeding import child_seed
 from mosaic.runners.local import LocalEnvRunner
@@ -96,6 +98,11 @@ def main() -> None:
     print(f"{'env':24}{'bare steps/s':>14}{'runner steps/s':>16}{'overhead':>12}{'ratio':>8}")
     for env_id, bare, steps in rows:
         plain, mine = compare(env_id, bare, arguments.slices, steps)
+        if env_id == "gym/CartPole-v1":
+            note_figure(f"runner, {env_id}: overhead of a step", "µs", [(mine - plain) * 1e6], Goal("at most", 10))
+        else:
+            goal = Goal("at least", 1 / 1.15)
+            note_ratio(f"runner, {env_id}", "steps/s", [1 / mine], [1 / plain], "bare loop", goal)
         print(
             f"{env_id:24}{1 / plain:14,.0f}{1 / mine:16,.0f}{(mine - plain) * 1e6:9.2f} µs{mine / plain:8.3f}",
             flush=True,

@@ -18,6 +18,8 @@ from statistics import median
 from time import perf_counter, time
 from typing import Any
 
+from figures import Goal, note_figure
+
 from mosaic.config.loading import parse_run_config
 from mosaic.runs.trainer import Trainer
 from mosaic.store.store import Store
@@ -58,6 +60,7 @@ def fields(index: int) -> dict[str, Any]:
 
 
 def show(what: str, figure: float, unit: str, limit: float, at_least: bool = False) -> float:
+    note_figure(what, unit, [figure], Goal("at least" if at_least else "at most", limit))
     ratio = limit / figure if at_least else figure / limit
     bound = "at least" if at_least else "at most"
     print(f"{what:52}{figure:14,.2f} {unit:9} {bound} {limit:10,.2f}   ratio {ratio:6.3f}", flush=True)

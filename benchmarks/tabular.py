@@ -1,13 +1,16 @@
 """Benchmarks of tabular learning: ours and the peer back to back, medians, ratios, a gate on every row.
 
-python benchmarks/tabular.py [ROW ...] [--repeats 5]
+python benchmarks/tabular.py [ROW …] [--repeats 5] [--quick]
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
+from functools import partial
 
+from row_table import run_row
 from tabular_rows.envs import direct, python_engines, python_env, toy_text
 from tabular_rows.games import against_random, cluster, cores, public_command, self_play, train_command
 from tabular_rows.sizes import table_sizes
@@ -28,12 +31,15 @@ ROWS: dict[str, Callable[[int], None]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], help="Only these rows; default: all.")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="one repeat")
     arguments = parser.parse_args()
-    for name in arguments.rows or ROWS:
-        ROWS[name](arguments.repeats)
+    repeats = 1 if arguments.quick else arguments.repeats
+    failed = [name for name in arguments.rows or ROWS if not run_row(name, partial(ROWS[name], repeats))]
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

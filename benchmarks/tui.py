@@ -32,6 +32,7 @@ from time import monotonic, perf_counter, process_time
 from typing import cast
 
 import psutil
+from figures import at_most, note_figure
 from textual._compositor import CompositorUpdate
 
 from mosaic.runs.run import Run
@@ -48,6 +49,7 @@ COMMAND = [sys.executable, "-c", "from mosaic.ui.cli.main import main; main()", 
 
 
 def show(what: str, value: float, unit: str, limit: float) -> None:
+    note_figure(what, unit, [value], at_most(limit))
     print(f"{what:<44} {value:8.3g} {unit:<3} limit {limit:g}, ratio {value / limit:.2f}", flush=True)
 
 

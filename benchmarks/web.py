@@ -30,6 +30,7 @@ from urllib.parse import urlencode
 import httpx
 import numpy as np
 import psutil
+from figures import at_most, note_figure
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 from websockets.asyncio.client import ClientConnection, connect
 
@@ -166,6 +167,7 @@ def serving(home: Path, port: int = 0) -> Iterator[Server]:
 
 
 def show(what: str, figure: float, unit: str, limit: float | None = None) -> None:
+    note_figure(what, unit, [figure], at_most(limit))
     bound = "" if limit is None else f" at most {limit:8,.1f}   ratio {figure / limit:6.3f}"
     print(f"{what:62}{figure:10,.1f} {unit:11}{bound}", flush=True)
 

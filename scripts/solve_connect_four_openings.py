@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import mosaic.policies.minimax.connect_four_book as book
-from mosaic.policies.minimax.connect_four_bits import CELLS
+from mosaic.envs.compiled.board_games.connect_four_bits import CELLS
 from mosaic.policies.minimax.connect_four_search import Table, new_scratch, new_table, reaches
 
 

@@ -1,4 +1,7 @@
-"""Peers that run in their own process, with our interpreter or in a virtual environment created for them once."""
+"""Peers that run in their own process, with our interpreter or in a virtual environment created for them once.
+
+Scripts of the folder own/ import packages that conflict with ours: `mosaic bench --with-peers` installs those there.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,12 @@ def python_of(place: str) -> Path:
     """Return the interpreter of a peer's virtual environment, which is created and filled at the first call."""
     folder = user_cache_path("mosaic") / "benchmark-peers" / place
     python, done = folder / "bin" / "python", folder / ".installed"
-    if not done.exists():
+    packages = PACKAGES[place]
+    if not done.exists() or done.read_text().split() != list(packages):
         print(f"making a virtual environment for {place} in {folder}", flush=True)
         _quietly(sys.executable, "-m", "venv", "--clear", str(folder))
-        _quietly(str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES[place])
-        done.touch()
+        _quietly(str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages)
+        done.write_text(" ".join(packages))
     return python
 
 

@@ -40,6 +40,18 @@ def make_model(env_id: str, envs: int, seed: int, params: dict[str, Any], algori
     return _model(make_vec_env(env_id, envs, seed=seed), seed, params, algorithm)
 
 
+def make_recurrent_model(envs: int, seed: int, params: dict[str, Any], size: int) -> BaseAlgorithm:
+    """Return RecurrentPPO on our memory env, with one LSTM for actor and critic and a hidden layer for each."""
+    from sb3_contrib import RecurrentPPO
+
+    from mosaic.envs.toys.memory_tasks import MemoryTask, RecallOptions
+
+    shape = {"net_arch": [size], "lstm_hidden_size": size, "shared_lstm": True, "enable_critic_lstm": False}
+    env = make_vec_env(lambda: MemoryTask(RecallOptions().rules()), envs, seed=seed)
+    model: BaseAlgorithm = RecurrentPPO("MlpLstmPolicy", env, seed=seed, device="cpu", policy_kwargs=shape, **params)
+    return model
+
+
 def make_spread_model(envs: int, seed: int, params: dict[str, Any]) -> BaseAlgorithm:
     import supersuit
     from mpe2 import simple_spread_v3

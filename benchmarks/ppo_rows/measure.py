@@ -9,6 +9,10 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import NamedTuple
 
+from figures import at_least as least
+from figures import at_most as most
+from figures import note_figure, note_ratio
+
 
 class GateFailed(Exception):  # noqa: N818 - an outcome, not an error
     """Too little was learned, so the speed is meaningless."""
@@ -83,12 +87,19 @@ def show_speed(
     cpu = median(each.steps / each.cpu_s for each in ours)
     text = f"{wall:14,.0f} {unit}"
     if not peer:
+        note_figure(what, unit, [each.steps / each.wall_s for each in ours], least(at_least))
         _print(what, f"{text}  (cpu {cpu:,.0f})", wall, at_least)
         return
     other_wall = median(each.steps / each.wall_s for each in peer)
     other_cpu = median(each.steps / each.cpu_s for each in peer)
-    text += f"  {name} {other_wall:,.0f}  ratio {wall / other_wall:.1f} (cpu {cpu / other_cpu:.1f})"
+    speeds = ([each.steps / each.wall_s for each in side] for side in (ours, peer))
+    note_ratio(what, unit, *speeds, name, least(at_least))
+    text += f"  {name} {other_wall:,.0f}  ratio {_ratio(wall / other_wall)} (cpu {_ratio(cpu / other_cpu)})"
     _print(what, text, wall / other_wall, at_least)
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.2f}" if value < 3 else f"{value:.1f}"
 
 
 def show_time(
@@ -97,12 +108,14 @@ def show_time(
     """Print median seconds; the ratio says how many times longer the peer takes."""
     mine, other = median(each.wall_s for each in ours), median(each.wall_s for each in peer)
     ratio = other / mine
+    note_ratio(what, "s", [each.wall_s for each in ours], [each.wall_s for each in peer], name, least(at_least))
     cpu_ratio = median(each.cpu_s for each in peer) / median(each.cpu_s for each in ours) if cpu else None
     also = f" (cpu {cpu_ratio:.1f})" if cpu_ratio is not None else ""
     _print(what, f"{mine:14.3f} s        {name} {other:.3f} s  ratio {ratio:.1f}{also}", ratio, at_least)
 
 
 def show_limit(what: str, figure: float, unit: str, at_most: float | None) -> None:
+    note_figure(what, unit, [figure], most(at_most))
     verdict = "" if at_most is None else f"  at most {at_most:g}: {'yes' if figure <= at_most else 'NO'}"
     print(f"{what:54}{figure:14.3f} {unit}{verdict}  [{_load()}]", flush=True)
 

@@ -146,7 +146,7 @@ def many_envs(plan: Plan) -> None:
 
     def jax(seed: int) -> Outcome:
         asked = {**MANY, "envs": MANY_ENVS, "seed": seed, "total": MANY_TOTAL}
-        outcome = ask("jax_style.py", json.dumps(asked), place="jax")
+        outcome = ask("own/jax_style.py", json.dumps(asked), place="jax")
         gate(outcome.reward >= GOAL, f"seed {seed}: JAX reaches {outcome.reward:.0f} of {GOAL}")
         return outcome
 

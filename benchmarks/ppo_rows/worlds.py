@@ -107,7 +107,7 @@ def spread(plan: Plan) -> None:
         from ppo_peers.own_place import ask
 
         asked = {"envs": envs, "seed": seed, "steps": 100 if plan.quick else 500}
-        return ask("vmas_spread.py", json.dumps(asked), place="vmas")
+        return ask("own/vmas_spread.py", json.dumps(asked), place="vmas")
 
     ours(0)
     _beside(plan, f"compiled simple_spread, {envs:,} envs", ours, peer, "VMAS", 10)
@@ -134,7 +134,7 @@ def tictactoe(plan: Plan) -> None:
         from ppo_peers.own_place import ask
 
         asked = {"envs": envs, "seed": seed, "steps": 1000 if plan.quick else 10_000}
-        outcome = ask("pgx_tictactoe.py", json.dumps(asked), place="jax")
+        outcome = ask("own/pgx_tictactoe.py", json.dumps(asked), place="jax")
         gate(7 < outcome.reward < 8.2, f"a random game of tic-tac-toe has {outcome.reward:.2f} moves in Pgx")
         return outcome
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ppo_rows.measure import Plan
 from rllib_rows.asking import ask
@@ -39,18 +39,42 @@ def _show(env: str, seen: dict[str, Any]) -> None:
     )
 
 
-def _compute(runners: int, seen: dict[str, Any]) -> None:
-    """Print an estimate: every runner samples as much as the one did, and the driver's work grows with their number."""
-    steps = runners * seen["steps"]
+class Estimate(NamedTuple):
+    """One iteration of PPO with several env runners: its env steps, and the seconds of its three parts."""
+
+    steps: float
+    sampling_s: float
+    driver_s: float
+    learner_s: float
+
+    @property
+    def whole_s(self) -> float:
+        return self.sampling_s + self.driver_s + self.learner_s
+
+    @property
+    def shares(self) -> dict[str, float]:
+        parts = {"sampling": self.sampling_s, "driver": self.driver_s, "learner": self.learner_s}
+        return {name: part / self.whole_s for name, part in parts.items()}
+
+
+def estimate(runners: int, seen: dict[str, Any]) -> Estimate:
+    """Compute an iteration: every runner has a core and samples as much as the one did, the driver works for each."""
     aggregate_s = (seen["aggregate_many_s"] - seen["copy_many_s"]) / MANY
-    driver_s = runners * (seen["unpack_s"] + aggregate_s + seen["call_s"]) + seen["sync_s"]
-    learner_s = runners * seen["update_s"]
-    whole_s = seen["sample_s"] + driver_s + learner_s
-    shares = {"sampling": seen["sample_s"], "driver": driver_s, "learner": learner_s}
-    said = ", ".join(f"{name} {part / whole_s:.0%}" for name, part in shares.items())
-    traffic = steps * seen["message_bytes"] / seen["steps"] / whole_s / 2**20
+    return Estimate(
+        runners * seen["steps"],
+        seen["sample_s"],
+        runners * (seen["unpack_s"] + aggregate_s + seen["call_s"]) + seen["sync_s"],
+        runners * seen["update_s"],
+    )
+
+
+def _compute(runners: int, seen: dict[str, Any]) -> None:
+    found = estimate(runners, seen)
+    said = ", ".join(f"{name} {part:.0%}" for name, part in found.shares.items())
+    traffic = runners * seen["message_bytes"] / found.whole_s / 2**20
+    speed = found.steps / found.whole_s
     print(
-        f"  {runners:5} runners: {steps / whole_s:10,.0f} steps/s ({said}), {traffic:,.1f} MiB/s to the driver, "
+        f"  {runners:5} runners: {speed:10,.0f} steps/s ({said}), {traffic:,.1f} MiB/s to the driver, "
         f"{runners * seen['weights_bytes'] / 2**20:,.1f} MiB of weights an iteration",
         flush=True,
     )

@@ -1,4 +1,7 @@
-"""Cost of one env runner to the driver and the learner, part by part: python scale_probe.py JSON-question."""
+"""Cost of one env runner to the driver and the learner, part by part: python scale_probe.py JSON-question.
+
+Seconds are those of the processor, which other programs of the machine disturb less than those of the clock.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -30,12 +33,10 @@ def figures(asked: dict[str, Any]) -> dict[str, float]:
     (actor,) = group._worker_manager.actors().values()
 
     def sample() -> Any:
-        return group.foreach_env_runner(lambda runner: (runner.sample(), runner.get_metrics()), local_env_runner=False)[
-            0
-        ]
+        return group.foreach_env_runner(_sample, local_env_runner=False)[0]
 
-    episodes, metrics = sample()
-    sample_s = _seconds(sample)
+    episodes, metrics, _ = sample()
+    sample_s = median(sample()[2] for _ in range(REPEATS))
     steps = sum(len(episode) for episode in episodes)
     message = pickle.dumps(episodes, protocol=5)
     weights = learners.get_state(components="learner/rl_module", inference_only=True)["learner"]["rl_module"]
@@ -77,6 +78,11 @@ def _update(algorithm: Any, episodes: Any, epochs: int | None = None) -> None:
     )
 
 
+def _sample(runner: Any) -> Any:
+    began = process_time()
+    return runner.sample(), runner.get_metrics(), process_time() - began
+
+
 def _nothing(runner: Any) -> int:
     return 0
 
@@ -93,9 +99,9 @@ def _resident(group: Any) -> float:
 def _seconds(what: Callable[[], Any], repeats: int = REPEATS) -> float:
     seen = []
     for _ in range(repeats):
-        began = perf_counter()
+        began = process_time()
         what()
-        seen.append(perf_counter() - began)
+        seen.append(process_time() - began)
     return median(seen)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +51,17 @@ def sac(plan: Plan) -> None:
 
 def twin(plan: Plan) -> None:
     question = {**MANY, "compiled": True}
-    _compare(plan, "PPO CartPole, 512 compiled envs, env steps/s", question, 300_000, goal=150, at_least=2.0)
+    peer = _compare(plan, "PPO CartPole, 512 compiled envs, env steps/s", question, 300_000, goal=150, at_least=2.0)
+    free = {**MANY, "steps": 60_000 if plan.quick else 300_000, "free": True}
+    (possible,) = in_turn(plan.repeats, lambda seed: _ask("by_hand", {**free, "seed": seed}, _core()))
+    show_speed("  an env that costs nothing: the most that is possible", possible, peer, "DummyVecEnv")
 
 
 def twins(plan: Plan) -> None:
-    """Print a table over envs and their number: SB3's PPO on compiled twins, and on its two own vector envs."""
+    """Print a table over envs and their number: SB3's PPO on compiled twins, its own vector envs, and a free one."""
     steps = 8192 * (2 if plan.quick else 6)
     options = {"batch_size": 2048, "n_epochs": 4, "learning_rate": 3e-3}
-    core = {max(os.sched_getaffinity(0))}
+    core = _core()
     for env in ("CartPole-v1", "Acrobot-v1", "Pendulum-v1"):
         for envs in (8, 16, 32, 128):
             params = {**options, "n_steps": 8192 // envs}
@@ -67,8 +71,12 @@ def twins(plan: Plan) -> None:
                 lambda seed, asked=asked: _ask("through_mosaic", {**asked, "compiled": True, "seed": seed}, core),
                 lambda seed, asked=asked: _ask("by_hand", {**asked, "seed": seed}, core),
             )
+            (free,) = in_turn(
+                plan.repeats, lambda seed, asked=asked: _ask("by_hand", {**asked, "seed": seed, "free": True}, core)
+            )
             goal = 2.0 if env == "Acrobot-v1" and envs >= TWICE_FROM else None
             show_speed(f"PPO {env}, {envs} compiled envs, env steps/s", ours, peer, "DummyVecEnv", goal)
+            show_speed("  an env that costs nothing: the most that is possible", free, peer, "DummyVecEnv")
             if envs <= 16:
                 (own,) = in_turn(
                     plan.repeats,
@@ -77,17 +85,23 @@ def twins(plan: Plan) -> None:
                 show_speed("  the same beside processes, env steps/s", ours, own, "SubprocVecEnv")
 
 
+def _core() -> set[int]:
+    return {max(os.sched_getaffinity(0))}
+
+
 def _ask(script: str, question: dict[str, Any], cores: set[int] | None) -> Outcome:
     return ask_speed(str(_SCRIPTS / f"{script}.py"), question, cores)
 
 
-def _compare(plan: Plan, what: str, question: dict[str, Any], steps: int, *, goal: float, at_least: float) -> None:
-    core = {max(os.sched_getaffinity(0))}
+def _compare(
+    plan: Plan, what: str, question: dict[str, Any], steps: int, *, goal: float, at_least: float
+) -> Sequence[Outcome]:
+    """Print the speed beside the same call by hand; return the outcomes by hand."""
     asked = {**question, "steps": steps // 5 if plan.quick else steps}
     ours, peer = in_turn(
         plan.repeats,
-        lambda seed: _ask("through_mosaic", {**asked, "seed": seed}, core),
-        lambda seed: _ask("by_hand", {**asked, "seed": seed}, core),
+        lambda seed: _ask("through_mosaic", {**asked, "seed": seed}, _core()),
+        lambda seed: _ask("by_hand", {**asked, "seed": seed}, _core()),
     )
     for seed, (one, other) in enumerate(zip(ours, peer, strict=True)):
         same = abs(one.reward - other.reward) < 1e-6 * max(1.0, abs(other.reward))
@@ -96,3 +110,4 @@ def _compare(plan: Plan, what: str, question: dict[str, Any], steps: int, *, goa
     show_speed(what, ours, peer, "by hand", at_least)
     print(f"  returns: {', '.join(f'{each.reward:.1f}' for each in ours)}; by hand: "
           f"{', '.join(f'{each.reward:.1f}' for each in peer)}", flush=True)  # fmt: skip
+    return peer

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
+from ppo_rows.measure import gate
 from tabular_rows.peers import ListPeer, NumpyPeer, SelfPlayPeer
-from tabular_rows.rows import gate, row, seconds
+from tabular_rows.rows import row, seconds
 
 from mosaic import evaluate
 from mosaic.config.sections import EnvironmentConfig
@@ -39,8 +39,8 @@ def against_random(repeats: int) -> None:
         training.read_statistics()
         training.advance(200_000)
         gate((training.read_statistics().return_mean or 0) > 0.8, "ours wins against random")
-    row("tic-tac-toe against random (peer: Python and NumPy)", median(ours), "steps/s", median(peers[NumpyPeer]), 500)
-    row("the same (peer: tuned by hand, lists and a NumPy table)", median(ours), "steps/s", median(peers[ListPeer]))
+    row("tic-tac-toe against random (peer: Python and NumPy)", ours, "steps/s", peers[NumpyPeer], 500)
+    row("the same (peer: tuned by hand, lists and a NumPy table)", ours, "steps/s", peers[ListPeer])
 
 
 def self_play(repeats: int) -> None:
@@ -59,8 +59,8 @@ def self_play(repeats: int) -> None:
         env = rl_environment.Environment("tic_tac_toe")
         agents = [tabular_qlearner.QLearner(player_id=i, num_actions=9) for i in range(2)]
         peers.append(_open_spiel_speed(env, agents, 4_000))
-    row("tic-tac-toe self-play, moves/s (peer: OpenSpiel)", median(ours), "moves/s", median(peers), 1000)
-    row("time to a policy proven unbeatable", median(times) * 1e3, "ms (at most 50)")
+    row("tic-tac-toe self-play, moves/s (peer: OpenSpiel)", ours, "moves/s", peers, 1000)
+    row("time to a policy proven unbeatable", [1e3 * each for each in times], "ms (at most 50)")
 
 
 def _open_spiel_speed(env: Any, agents: list[Any], moves: int) -> float:
@@ -92,7 +92,7 @@ def cores(repeats: int) -> None:
         two.read_statistics()
         two.advance(200_000)
         gate((two.read_statistics().return_mean or 0) > 0.8, "the merged table wins against random")
-    row("the same on two threads with merged tables", median(double), "steps/s", median(single), 1.6)
+    row("the same on two threads with merged tables", double, "steps/s", single, 1.6)
 
 
 def cluster(repeats: int) -> None:
@@ -121,7 +121,7 @@ def cluster(repeats: int) -> None:
             training.read_statistics()
             training.advance(400_000)
             gate((training.read_statistics().return_mean or 0) > 0.8, f"the table of {name} wins against random")
-            row(f"the same with {name}, two learners", median(double), "steps/s", median(single), at_least)
+            row(f"the same with {name}, two learners", double, "steps/s", single, at_least)
         finally:
             training.close()
 
@@ -155,8 +155,8 @@ def train_command(repeats: int, steps: int = 30_000_000) -> None:
             gate(last["env_steps"] == steps, "all steps were taken")
             gate(abs(last["episode_reward_mean"]) < 0.2, "self-play comes close to draws")
         command.append(steps / ended["train_s"])
-    row("mosaic train tic-tac-toe (peer: the library)", median(command), "moves/s", median(library), 0.8)
-    row("the same (peer: self-play in Python, tuned by hand)", median(command), "moves/s", median(peers), 500)
+    row("mosaic train tic-tac-toe (peer: the library)", command, "moves/s", library, 0.8)
+    row("the same (peer: self-play in Python, tuned by hand)", command, "moves/s", peers, 500)
 
 
 def public_command(steps: int = 100_000_000) -> None:
@@ -175,4 +175,4 @@ def public_command(steps: int = 100_000_000) -> None:
         gate(run.state == "finished", f"the run {run.state}: {run.reason}")
         result = evaluate("classic/tictactoe_v3", {"player_1": "random", "player_2": "random"}, episodes=1)
         gate(result.to_json()["episodes"] == 1, "games can be played")
-        row("the same through a run (start of the worker apart)", agent_steps / ended["train_s"], "steps/s")
+        row("the same through a run (start of the worker apart)", [agent_steps / ended["train_s"]], "steps/s")

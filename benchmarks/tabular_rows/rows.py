@@ -1,9 +1,13 @@
-"""Report of a row: the figure, its peer, their ratio, and a gate on what was learned."""
+"""Report of a row: the figure, its peer and their ratio."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from statistics import median
 from time import perf_counter
+
+from figures import at_least as least
+from figures import note_figure, note_ratio
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -12,15 +16,15 @@ def seconds(work: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
-def row(what: str, ours: float, unit: str, peer: float | None = None, at_least: float | None = None) -> None:
-    text = f"{what:58}{ours:16,.0f} {unit}"
-    if peer is not None:
-        text += f"   peer {peer:12,.0f}   ratio {ours / peer:9.2f}"
+def row(what: str, ours: Sequence[float], unit: str, peer: Sequence[float] = (), at_least: float | None = None) -> None:
+    """Print the median of the repeats, and its ratio to the peer's."""
+    middle = median(ours)
+    text = f"{what:58}{middle:16,.0f} {unit}"
+    if peer:
+        note_ratio(what, unit, ours, peer, "peer", least(at_least))
+        text += f"   peer {median(peer):12,.0f}   ratio {middle / median(peer):9.2f}"
+    else:
+        note_figure(what, unit, ours, least(at_least))
     if at_least is not None:
         text += f"   (at least {at_least:g})"
     print(text, flush=True)
-
-
-def gate(true: bool, what: str) -> None:
-    if not true:
-        raise SystemExit(f"The gate failed, so the speed means nothing: {what}")
