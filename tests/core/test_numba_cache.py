@@ -2,6 +2,8 @@
 
 import ast
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +44,36 @@ def test_ours_is_cached_there_and_others_are_left_alone(tmp_path, monkeypatch):
     assert one(1) == 2
     assert setting == numba.config.CACHE_DIR
     assert list(tmp_path.rglob("*.nbc"))
+
+
+def test_the_same_code_in_another_place_is_not_compiled_again(tmp_path):
+    """A second environment, a second checkout; other files keep their place."""
+    for place in ("first", "second"):
+        shutil.copytree(compiled.SOURCES / "core", tmp_path / place / "mosaic" / "core", ignore=NOT_SOURCES)
+        (tmp_path / place / "mosaic" / "__init__.py").touch()
+        (tmp_path / place / "mosaic" / "doubling.py").write_text(DOUBLING)
+
+    def hits(place):
+        words = [sys.executable, "-c", "from mosaic.doubling import hits; print(hits())"]
+        known = os.environ | {"PYTHONPATH": str(tmp_path / place), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        return subprocess.run(words, capture_output=True, text=True, check=True, env=known).stdout.strip()
+
+    assert [hits("first"), hits("second")] == ["0", "1"]
+    assert compiled.SourceLocator.get_suitable_cache_subpath("/a/game.py") != "a"
+
+
+NOT_SOURCES = shutil.ignore_patterns("__pycache__")
+DOUBLING = """
+from mosaic.core.numba_cache import njit
+
+@njit(cache=True)
+def double(x):
+    return 2 * x
+
+def hits():
+    assert double(2) == 4
+    return sum(double.stats.cache_hits.values())
+"""
 
 
 def test_pointers_are_cached_there_too_and_can_be_called_by_compiled_code(tmp_path, monkeypatch):

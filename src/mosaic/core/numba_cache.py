@@ -3,7 +3,8 @@
 numba checks only whether the file that defines a function has changed. Our loops call functions of other files, so
 after an upgrade the old machine code would be run silently. The cache folder is therefore named after numba's version
 and a hash of all files that use these decorators, or that say with the line USED that machine code holds their
-functions, constants or tuple types (a test finds those that do not say so).
+functions, constants or tuple types (a test finds those that do not say so). Within it, a file of ours has the same
+place wherever Mosaic is installed: another environment or checkout of the same code compiles nothing again.
 
 Compiled functions keep their own copies of the functions they call. numba would let copies of one function replace each
 other within a process, and copies that were optimised for different callers round differently: a process that compiles
@@ -23,7 +24,7 @@ import numba
 from llvmlite.binding import Linkage
 from numba import types
 from numba.core import ccallback, cgutils, codegen, event, sigutils
-from numba.core.caching import FunctionCache
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 from numba.core.runtime import nrt
 from numba.experimental import function_type  # noqa: F401 (registers cfuncs as an argument type with numba's dispatch)
 from numba.extending import intrinsic
@@ -42,12 +43,30 @@ _runtime: _Untyped = nrt.rtsys
 _events: _Untyped = event
 
 
+class SourceLocator(UserProvidedCacheLocator):
+    """Place of a file's machine code in the cache folder: for our files by their path below `SOURCES`."""
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        path = Path(py_file).resolve()
+        if path.is_relative_to(SOURCES):
+            return "_".join(path.relative_to(SOURCES).parts[:-1])
+        elsewhere: str = super().get_suitable_cache_subpath(py_file)  # type: ignore[no-untyped-call]
+        return elsewhere
+
+
+class SourceCacheImpl(CompileResultCacheImpl):
+    _locator_classes = [SourceLocator, *CompileResultCacheImpl._locator_classes]  # noqa: RUF012 (as in numba)
+
+
 class ReadyCodeCache(FunctionCache):
     """Cache that loads compiled functions without loading numba's type registries first.
 
     numba loads them before it looks into its cache, which takes 0.15 s of a start that compiles nothing. Code that does
     compile loads them by itself.
     """
+
+    _impl_class = SourceCacheImpl
 
     def load_overload(self, sig: _Untyped, target_context: _Untyped) -> _Untyped:
         _runtime.initialize(target_context)  # the reference counting that compiled code calls
@@ -82,7 +101,7 @@ def _cache_of(function: Callable[..., object]) -> ReadyCodeCache:
     return ReadyCodeCache(function)  # type: ignore[no-untyped-call]
 
 
-SOURCES = Path(__file__).parent.parent
+SOURCES = Path(__file__).resolve().parent.parent
 USED = "# compiled code uses this file"
 _MARKS = b"from mosaic.core.numba_cache import", USED.encode()
 
@@ -92,8 +111,9 @@ def njit(*signature: object, **options: object) -> Callable[[Callable[..., objec
 
     def compiled(function: Callable[..., object]) -> Compiled:
         with _own_cache():
-            made = _numba.njit(*signature, **options)(function)
-            return ready_dispatcher(made) if options.get("cache") and not signature else made
+            if signature or not options.get("cache"):
+                return _numba.njit(*signature, **options)(function)
+            return ready_dispatcher(_numba.njit(**_without_cache(options))(function))
 
     return compiled
 
@@ -105,9 +125,13 @@ def cfunc(signature: object, **options: object) -> Callable[[Callable[..., objec
         with _own_cache():
             if not options.get("cache"):
                 return _numba.cfunc(signature, **options)(function)
-            return ready_cfunc(function, signature, {name: value for name, value in options.items() if name != "cache"})
+            return ready_cfunc(function, signature, _without_cache(options))
 
     return compiled
+
+
+def _without_cache(options: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in options.items() if name != "cache"}
 
 
 def function_at(signature: _Untyped) -> Compiled:
