@@ -57,7 +57,7 @@ test: setup format lint
 	@$(MAKE) --no-print-directory bench-smoke
 
 suite: warm
-	$(BIN)/python -m pytest -n $(WORKERS) $(if $(MARKS),-m "$(MARKS)" --reruns 1 -r sR)
+	$(BIN)/python -m pytest -n $(WORKERS) $(if $(MARKS),-m "$(MARKS)" -p tests.repetition)
 
 test-all: setup format lint
 	@$(MAKE) --no-print-directory -j 3 types imports suite MARKS=

