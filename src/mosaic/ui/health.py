@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import platform
 import shutil
+import subprocess
 import sys
+from collections.abc import Collection, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
+
+from mosaic.core.errors import unknown
 
 
 class Finding(NamedTuple):
@@ -17,6 +22,23 @@ class Finding(NamedTuple):
     install: str | None = None
 
 
+_REQUIRED = {  # modules of the packages that every installation has, each with its distribution
+    "gymnasium": "gymnasium",
+    "msgspec": "msgspec",
+    "numba": "numba",
+    "numpy": "numpy",
+    "openskill": "openskill",
+    "pettingzoo": "pettingzoo",
+    "PIL": "pillow",
+    "platformdirs": "platformdirs",
+    "psutil": "psutil",
+    "pydantic": "pydantic",
+    "yaml": "pyyaml",
+    "rich": "rich",
+    "safetensors": "safetensors",
+    "scipy": "scipy",
+    "typer": "typer",
+}
 _EXTRAS = {  # extra → the modules it installs, each with its distribution
     "torch": {"torch": "torch"},
     "sb3": {"stable_baselines3": "stable-baselines3", "sb3_contrib": "sb3-contrib"},
@@ -49,15 +71,64 @@ _EXTRAS = {  # extra → the modules it installs, each with its distribution
 }
 
 
+_SERVICES = {"wandb", "mlflow", "trackio"}  # not part of the extra `all`
+_IMPORT = """
+import importlib, json, sys
+failures = {}
+for name in json.loads(sys.argv[1]):
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        failures[name] = f"{type(error).__name__}: {error}".partition("\\n")[0]
+print("@" + json.dumps(failures))
+"""
+
+
 def examine() -> list[Finding]:
-    return [
-        _python(),
-        _machine(),
-        *(_core(name) for name in ("gymnasium", "pettingzoo", "numba", "numpy")),
-        *_extras(),
-        _godot(),
-        _engine(),
-    ]
+    """Look for every part, importing none."""
+    return [_python(), _machine(), *_required(), *map(_extra, _EXTRAS), _godot(), _engine()]
+
+
+def examine_closely(asked: Collection[str]) -> tuple[list[Finding], list[Finding]]:
+    """Import what Mosaic requires and what is asked for; return all findings, and those of them that must be in order.
+
+    Without names all parts are looked for; with names the findings are about those and what is required.
+    """
+    names = dict.fromkeys(name for one in asked for name in _members(one))
+    modules = [module for name in names for module in _EXTRAS.get(name, {})]
+    failures = _failures([*_REQUIRED, *modules])
+    required = [_python(), *_required(failures)]
+    wanted = [_named(name, failures) for name in names]
+    found = examine() if not asked else [*required, *wanted]
+    closely = {finding.id: finding for finding in (*required, *wanted)}
+    return [closely.get(finding.id, finding) for finding in found], list(closely.values())
+
+
+def _members(asked: str) -> list[str]:
+    if asked == "all":
+        return [extra for extra in _EXTRAS if extra not in _SERVICES]
+    known = [*_EXTRAS, "godot", "stockfish"]
+    if asked not in known:
+        raise unknown("extra", asked, [*known, "all"])
+    return [asked]
+
+
+def _named(name: str, failures: Mapping[str, str]) -> Finding:
+    if name == "godot":
+        return _godot()
+    return _engine() if name == "stockfish" else _extra(name, failures)
+
+
+def _failures(modules: Collection[str]) -> dict[str, str]:
+    """Import modules in a process of their own, which they may end or print in; return why some do not load."""
+    there = [module for module in dict.fromkeys(modules) if importlib.util.find_spec(module) is not None]
+    command = [sys.executable, "-c", _IMPORT, json.dumps(there)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    last = done.stdout.rpartition("@")[2]
+    if done.returncode or not last:
+        return dict.fromkeys(there, f"a process that imports {', '.join(there)} ended with {done.returncode}")
+    failures: dict[str, str] = json.loads(last)
+    return failures
 
 
 def extra_of(module: str) -> str | None:
@@ -76,18 +147,24 @@ def _machine() -> Finding:
     return Finding("machine", True, f"{platform.system()} {platform.machine()}, {available_cores()} cores")
 
 
-def _core(distribution: str) -> Finding:
-    return Finding(distribution, True, version(distribution))
+def _required(failures: Mapping[str, str] | None = None) -> list[Finding]:
+    advice = "pip install --force-reinstall mosaic-rl"
+    return [_part(name, {module: name}, failures or {}, advice) for module, name in _REQUIRED.items()]
 
 
-def _extras() -> list[Finding]:
-    findings = []
-    for extra, modules in _EXTRAS.items():
-        missing = [name for module, name in modules.items() if importlib.util.find_spec(module) is None]
-        detail = f"without {', '.join(missing)}" if missing else ", ".join(map(_versioned, modules.values()))
-        line = f"pip install 'mosaic-rl[{extra}]'" if missing else None
-        findings.append(Finding(f"extra {extra}", not missing, detail, line))
-    return findings
+def _extra(extra: str, failures: Mapping[str, str] | None = None) -> Finding:
+    return _part(f"extra {extra}", _EXTRAS[extra], failures or {}, f"pip install 'mosaic-rl[{extra}]'")
+
+
+def _part(name: str, modules: Mapping[str, str], failures: Mapping[str, str], advice: str) -> Finding:
+    missing = [distribution for module, distribution in modules.items() if importlib.util.find_spec(module) is None]
+    broken = [
+        f"{_versioned(modules[module])} does not load: {failures[module]}" for module in modules if module in failures
+    ]
+    if missing or broken:
+        detail = [f"without {', '.join(missing)}"] * bool(missing) + broken
+        return Finding(name, False, "; ".join(detail), advice)
+    return Finding(name, True, ", ".join(map(_versioned, modules.values())))
 
 
 def _versioned(distribution: str) -> str:

@@ -182,14 +182,26 @@ def check(
     print_report(report)
 
 
-def doctor(json: JsonOption = False) -> None:
-    """Show what is installed, what is missing, and how to install it."""
-    from mosaic.ui.cli.output import print_json, print_table
-    from mosaic.ui.health import examine
+def doctor(
+    parts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[EXTRA]…", help="Extras that must work here: rllib, web, …, all; also stockfish."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what is installed, what is missing, and how to install it.
 
-    findings = examine()
+    Imports what Mosaic requires and every extra that is named; exits with 1 if one of them is missing or does not load.
+    """
+    from mosaic.ui.cli.output import complain, print_json, print_table
+    from mosaic.ui.health import examine_closely
+
+    findings, needed = examine_closely(parts or [])
     if json:
         print_json([finding._asdict() for finding in findings])
-        return
-    rows = [[f.id, "ok" if f.ok else "missing", f.detail, f.install or ""] for f in findings]
-    print_table("Doctor", ["what", "state", "detail", "to install"], rows)
+    else:
+        rows = [[f.id, "ok" if f.ok else "missing", f.detail, f.install or ""] for f in findings]
+        print_table("Doctor", ["what", "state", "detail", "to install"], rows)
+    if bad := [finding for finding in needed if not finding.ok]:
+        complain("Not in order: " + "; ".join(f"{one.id} ({one.detail}): {one.install}" for one in bad))
+        raise typer.Exit(1)

@@ -1,0 +1,67 @@
+"""The doctor's findings and its exit code: 0 only if everything required, and everything asked for, works."""
+
+import json
+import tomllib
+
+import pytest
+
+from mosaic.ui import health
+from tests.docs.pages import ROOT
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch):
+    """A package that is installed and cannot be imported."""
+
+    def make(module):
+        (tmp_path / f"{module}.py").write_text("raise OSError('libgone.so: cannot open shared object file')\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        return module
+
+    return make
+
+
+def test_a_missing_extra_is_no_fault_unless_it_is_asked_for(mosaic, monkeypatch):
+    monkeypatch.setitem(health._EXTRAS, "hub", {"no_such_module": "no-such-package"})
+    plain = mosaic("doctor", "--json")
+    assert plain.code == 0
+    assert [row["ok"] for row in json.loads(plain.out) if row["id"] == "extra hub"] == [False]
+    asked = mosaic("doctor", "hub")
+    assert asked.code == 1
+    assert "extra hub (without no-such-package): pip install 'mosaic-rl[hub]'" in " ".join(asked.err.split())
+
+
+def test_a_package_that_does_not_load_is_found(mosaic, monkeypatch, broken):
+    monkeypatch.setitem(health._EXTRAS, "hub", {broken("gone_hub"): "gone-hub"})
+    assert mosaic("doctor").code == 0  # not asked for: looked for, not imported
+    answer = mosaic("doctor", "hub", "--json")
+    assert answer.code == 1
+    (row,) = (row for row in json.loads(answer.out) if row["id"] == "extra hub")
+    assert row["detail"] == "gone-hub does not load: OSError: libgone.so: cannot open shared object file"
+
+
+def test_a_required_package_that_does_not_load_is_a_fault(mosaic, monkeypatch, broken):
+    monkeypatch.setitem(health._REQUIRED, broken("gone_core"), "gone-core")
+    answer = mosaic("doctor")
+    assert answer.code == 1
+    assert "gone-core does not load: OSError" in " ".join(answer.err.split())
+
+
+def test_named_extras_are_shown_beside_what_is_required(mosaic):
+    answer = mosaic("doctor", "godot", "--json")
+    assert answer.code == 0
+    assert [row["id"] for row in json.loads(answer.out)] == ["python", *health._REQUIRED.values(), "extra godot"]
+
+
+def test_an_unknown_extra_names_the_nearest(mosaic):
+    answer = mosaic("doctor", "rlib")
+    assert answer.code == 2
+    assert "There is no extra named 'rlib'. Did you mean 'rllib'?" in " ".join(answer.err.split())
+
+
+def test_the_tables_are_those_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert sorted(health._REQUIRED.values()) == sorted(line.split(">")[0] for line in project["dependencies"])
+    members = project["optional-dependencies"]["all"][0].partition("[")[2].rstrip("]").split(",")
+    assert set(health._members("all")) == {*members} - {"offline"}
