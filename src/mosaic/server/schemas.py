@@ -92,3 +92,4 @@ class FindingRow(ResponseModel):
     ok: bool
     detail: str
     install: str | None = None
+    optional: bool = False  # not installed, which is a choice; what is not ok and not optional is a fault

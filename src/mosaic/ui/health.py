@@ -20,6 +20,7 @@ class Finding(NamedTuple):
     ok: bool
     detail: str
     install: str | None = None
+    optional: bool = False  # not installed, which is a choice; what is not ok and not optional is a fault
 
 
 _REQUIRED = {  # modules of the packages that every installation has, each with its distribution
@@ -131,6 +132,10 @@ def _failures(modules: Collection[str]) -> dict[str, str]:
     return failures
 
 
+def not_installed(count: int) -> str:
+    return "1 optional part is not installed" if count == 1 else f"{count} optional parts are not installed"
+
+
 def extra_of(module: str) -> str | None:
     """Return the extra that installs this module."""
     return next((extra for extra, modules in _EXTRAS.items() if module in modules), None)
@@ -157,21 +162,28 @@ def _extra(extra: str, failures: Mapping[str, str] | None = None) -> Finding:
 
 
 def _part(name: str, modules: Mapping[str, str], failures: Mapping[str, str], advice: str) -> Finding:
-    missing = [distribution for module, distribution in modules.items() if importlib.util.find_spec(module) is None]
+    absent = [distribution for module, distribution in modules.items() if importlib.util.find_spec(module) is None]
+    hollow = [distribution for distribution in absent if _version(distribution)]
+    missing = [distribution for distribution in absent if distribution not in hollow]
     broken = [
         f"{_versioned(modules[module])} does not load: {failures[module]}" for module in modules if module in failures
-    ]
+    ] + [f"{_versioned(distribution)} is installed, but its modules cannot be found" for distribution in hollow]
     if missing or broken:
         detail = [f"without {', '.join(missing)}"] * bool(missing) + broken
-        return Finding(name, False, "; ".join(detail), advice)
+        repair = f"pip install --force-reinstall {' '.join(hollow)}" if hollow else advice
+        return Finding(name, False, "; ".join(detail), repair, name.startswith("extra ") and not broken)
     return Finding(name, True, ", ".join(map(_versioned, modules.values())))
 
 
-def _versioned(distribution: str) -> str:
+def _version(distribution: str) -> str | None:
     try:
-        return f"{distribution} {version(distribution)}"
-    except PackageNotFoundError:  # the module was not installed by pip
-        return distribution
+        return version(distribution)
+    except PackageNotFoundError:  # it is not installed, or not by pip
+        return None
+
+
+def _versioned(distribution: str) -> str:
+    return " ".join(filter(None, (distribution, _version(distribution))))
 
 
 def _godot() -> Finding:
@@ -188,4 +200,4 @@ def _engine() -> Finding:
 
     missing = stockfish.missing()
     found = shutil.which("stockfish") or shutil.which("stockfish", path="/usr/games:/usr/local/bin")
-    return Finding("stockfish", missing is None, found or "no chess engine", missing)
+    return Finding("stockfish", missing is None, found or "no chess engine", missing, missing is not None)

@@ -32,6 +32,19 @@ def test_a_missing_extra_is_no_fault_unless_it_is_asked_for(mosaic, monkeypatch)
     assert "extra hub (without no-such-package): pip install 'mosaic-rl[hub]'" in " ".join(asked.err.split())
 
 
+def test_what_is_not_installed_is_listed_apart_from_what_is_broken(mosaic, monkeypatch):
+    monkeypatch.setitem(health._EXTRAS, "hub", {"no_such_module": "no-such-package"})
+    monkeypatch.setitem(health._EXTRAS, "mcp", {"no_such_module": "numpy"})  # pip says it is installed
+    checked, _, options = mosaic("doctor").out.partition("not installed")
+    assert [line.split()[:3] for line in checked.splitlines() if " broken " in line] == [["extra", "mcp", "broken"]]
+    assert "--force-reinstall" in checked
+    assert "no-such-package" not in checked
+    assert "pip install 'mosaic-rl[hub]'" in options
+    found = {finding.id: finding for finding in health.examine()}
+    assert [found[name].optional for name in ("extra hub", "extra mcp", "numpy")] == [True, False, False]
+    assert "missing" in mosaic("doctor", "hub").out  # it was asked for
+
+
 def test_a_package_that_does_not_load_is_found(mosaic, monkeypatch, broken):
     monkeypatch.setitem(health._EXTRAS, "hub", {broken("gone_hub"): "gone-hub"})
     assert mosaic("doctor").code == 0  # not asked for: looked for, not imported

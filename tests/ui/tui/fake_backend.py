@@ -243,7 +243,7 @@ class FakeBackend:
         self.runs = SimpleNamespace(rows=self._rows, run=self._run, check=check, start=self._start, queue=self._queue)
         self.metrics = SimpleNamespace(names=lambda ref: self.names_, series=self._series)
         load = MachineLoad(cpu=50, used_gb=4, memory_gb=16)
-        doctor = [FindingRow(id="extra mpi", ok=False, detail="without mpi4py", install="pip install x")]
+        doctor = [FindingRow(id="extra mpi", ok=False, detail="without mpi4py", install="pip install x", optional=True)]
         self.machine = SimpleNamespace(load=lambda: load, doctor=lambda: doctor)
         self.presets, self.catalog = FakePresets(), FakeCatalog()
         self.projects = FakeProjects()

@@ -18,7 +18,7 @@ from tests.ui.tui.test_tui_app import app_on, text, until
 SCREENS = Path(__file__).parent / "screens"
 SIZES = [(80, 24), (140, 42)]
 WORDS = {  # what each tab shows once it has read everything
-    "home": ("demo", "cart", "CPU", "mpi"),
+    "home": ("demo", "cart", "CPU", "optional"),
     "train": ("duel-v0", "✓ native ppo", "What is trained in"),
     "metrics": ("Return", "30k", "1 running"),
     "play": ("agent_10", "chess_v6"),

@@ -72,7 +72,7 @@ def test_a_run_is_watched_paused_resumed_and_stopped(tab: Tab, server: WebServer
     page.get_by_role("button", name="Resume").click()
     expect(page.locator(".m-crumb .m-pill")).to_have_text("running")
     page.get_by_role("button", name="Checkpoint now").click()
-    expect(page.get_by_role("link", name="Play against it")).to_be_visible()
+    expect(page.get_by_role("link", name="Watch it play")).to_be_visible()  # there is nobody to play against
     assert first > 0
     assert page.locator(CURVE).first.screenshot() != shot  # the curve has moved on
     page.get_by_role("button", name="Stop and save").click()

@@ -79,6 +79,11 @@ def test_metrics_of_users_come_before_those_of_the_learner_and_of_mosaic() -> No
     ]
 
 
+def test_names_of_metrics_may_have_any_characters() -> None:
+    names = [f"custom_metrics/{name}" for name in ("x5²", "x10", "x9", "名前", "win % (all)")]
+    assert [family.title for family in families(names)] == ["Win % (all)", "X5²", "X9", "X10", "名前"]
+
+
 def test_the_only_policy_is_not_drawn_twice() -> None:
     found = families(["episode_reward_mean", "policies/table/reward_mean", "policies/table/rating"])
     assert [(family.title, family.curves) for family in found] == [

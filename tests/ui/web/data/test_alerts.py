@@ -58,7 +58,7 @@ def test_a_loss_that_is_not_a_number_is_named_and_stays_known() -> None:
 
 def test_a_policy_that_explores_no_more_is_named() -> None:
     assert texts(iteration(1, entropy=0.6), iteration(2, entropy=0.003)) == [
-        "The entropy of left is 0: it explores no more"
+        "The entropy of left is almost 0: it no longer explores"
     ]
     assert texts(iteration(1, entropy=0.6), iteration(2, entropy=0.1)) == []
     assert texts(iteration(1, entropy=1.0), iteration(2, entropy=-3.0)) == []  # of a density, which may be negative

@@ -45,6 +45,11 @@ def test_rows_without_a_value_are_last_in_both_directions() -> None:
     assert orders == [["c", "a", "b"], ["a", "c", "b"], ["a", "b", "c"]]
 
 
+def test_numbers_in_names_are_sorted_by_value() -> None:
+    rows = [replace(ROW, run_id=name, name=name) for name in ("walk-10", "walk-9", "Walk-2", "7")]
+    assert [row.name for row in RunListView(sort="name").in_order(rows)] == ["Walk-2", "walk-9", "walk-10", "7"]
+
+
 def test_configurations_are_named_by_what_differs() -> None:
     configs = {"r1": {"training": {"lr": 0.1}}, "r2": {"training": {"lr": 0.5}}, "r3": {"training": {"lr": 0.1}}}
     rows = [replace(ROW, run_id=name, score=score) for name, score in (("r1", 2.0), ("r2", 9.0), ("r3", 4.0))]

@@ -22,13 +22,13 @@ def test_the_use_of_the_machine_is_drawn_from_zero_with_gpus_where_there_are_any
     )
     drawn = usage_charts(usage)
     assert drawn.count("<svg") == 2
-    assert "1.0 cores at last · mean 1.0 cores · most 2.0 cores" in drawn
-    assert ">2.00 GB</text>" in drawn
+    assert "last 1.0 cores · mean 1.0 cores · max 2.0 cores" in drawn
+    assert ">1.50 GB</text>" in drawn
     assert ">6 s</text>" in drawn
     busy = usage.model_copy(update={"gpu_percent": [None, 50.0, 70.0], "gpu_memory_mb": [None, 900.0, 900.0]})
     assert usage_charts(busy).count("<svg") == 4
     assert ">100 %</text>" in usage_charts(busy)
-    assert [round_up(value) for value in (0.0, 0.7, 2.0, 33.0, 500.0)] == [1.0, 1.0, 2.0, 50.0, 500.0]
+    assert [round_up(value) for value in (0.0, 0.7, 2.0, 33.0, 500.0)] == [1.0, 0.8, 2.0, 40.0, 500.0]
 
 
 def choose(page: Page, titles: list[str]) -> None:

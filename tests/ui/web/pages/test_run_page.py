@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from urllib.parse import parse_qs, urlsplit
 
@@ -73,6 +74,34 @@ def asked_range(page: Page, action: str) -> tuple[float, ...]:
             page.keyboard.press(action)
     query = parse_qs(urlsplit(asked.value.url).query)
     return tuple(float(query[name][0]) for name in ("start", "stop") if name in query)
+
+
+def test_alerts_stay_after_the_end(tab: Tab, server: WebServer) -> None:
+    (run_id,) = told(server, 1, "alerted")
+    with Trainer(server.home).run(run_id).folder.metrics.open("w") as file:
+        for step in range(100):  # the return falls, the entropy goes, a loss is not a number, and steps stop for 90 s
+            learner = {"entropy": max(0.0, 1 - step / 50), "value_loss": None if step == 70 else 0.5}
+            event = {
+                "kind": "iteration",
+                "seq": step,
+                "attempt": 1,
+                "timestamp": 1000.0 + step + (90 if step > 60 else 0),
+                "training_iteration": step,
+                "env_steps": 10 * (step - (step == 61)),
+                "episode_reward_mean": float(min(step, 100 - step)),
+                "policies": {"learner": {"learner": learner}},
+            }
+            file.write(json.dumps(event) + "\n")
+    page = tab.open(f"/runs/{run_id}")
+    expect(page.locator(".r-alert")).to_have_count(4)
+    for words in (
+        "The entropy of learner is almost 0: it no longer explores",
+        "Numbers of the learner were not numbers at 700 env steps",
+        "No env step was taken for 1 min 31 s at 600 env steps",
+        "The return fell from ",
+    ):
+        expect(page.locator(".r-alert", has_text=words)).to_be_visible()
+    tab.check()
 
 
 @pytest.mark.chosen

@@ -115,6 +115,10 @@ def test_the_list_fits_a_phone(phone: Tab, ended: list[str]) -> None:
     page = phone.open("/runs?tag=own")
     expect(page.get_by_role("row", name="alpha")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    page = phone.open("/runs?tag=own&group=env")
+    expect(page.locator(".u-group")).to_contain_text("CartPole")
+    names = page.locator(".u-name")
+    assert min(box["width"] for each in names.all() if (box := each.bounding_box())) > 100
     choose(page, "alpha", "Name, tags and note")
     expect(page.get_by_label("Note", exact=True)).to_be_visible()
     assert page.evaluate("document.querySelector('.m-dialog').getBoundingClientRect().right <= innerWidth")

@@ -23,6 +23,8 @@ def test_every_trial_with_a_score_has_a_line(tmp_path: Path) -> None:
     assert drawing.count('class="best"') == 1
     assert ">0.0001</text>" in drawing
     assert ">tanh</text>" in drawing
+    lying = parallel_coordinates(found, upright=False)
+    assert (lying.count("<polyline"), lying.count("<text"), drawing.count("<text")) == (5, 9, 9)
     few = found.model_copy(update={"trials": found.trials[:1]})
     assert "Drawn from two trials" in parallel_coordinates(few)
 

@@ -194,14 +194,21 @@ def doctor(
     Imports what Mosaic requires and every extra that is named; exits with 1 if one of them is missing or does not load.
     """
     from mosaic.ui.cli.output import complain, print_json, print_table
-    from mosaic.ui.health import examine_closely
+    from mosaic.ui.health import examine_closely, not_installed
 
     findings, needed = examine_closely(parts or [])
     if json:
         print_json([finding._asdict() for finding in findings])
     else:
-        rows = [[f.id, "ok" if f.ok else "missing", f.detail, f.install or ""] for f in findings]
-        print_table("Doctor", ["what", "state", "detail", "to install"], rows)
+        options = [finding for finding in findings if finding.optional and finding not in needed]
+        listed = [finding for finding in findings if finding not in options]
+        states = {(True, False): "ok", (False, True): "missing", (False, False): "broken"}
+        rows = [[f.id, states[f.ok, f.optional], f.detail, f.install or ""] for f in listed]
+        columns = ["what", "state", "detail", *(["to install"] if any(row[3] for row in rows) else [])]
+        print_table("Doctor", columns, [row[: len(columns)] for row in rows])
+        if options:
+            rows = [[f.id.removeprefix("extra "), f.detail, f.install or ""] for f in options]
+            print_table(not_installed(len(options)), ["what", "detail", "to install"], rows)
     if bad := [finding for finding in needed if not finding.ok]:
         complain("Not in order: " + "; ".join(f"{one.id} ({one.detail}): {one.install}" for one in bad))
         raise typer.Exit(1)

@@ -14,6 +14,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import DataTable, Static
 
+from mosaic.ui.health import not_installed
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
 from mosaic.ui.tui.tabs.base import LIVE_STATES, AppTab
 from mosaic.ui.tui.tabs.runs import search_texts, short_name, state_text
@@ -119,9 +120,11 @@ class HomeTab(AppTab):
 
     def _show_doctor(self, findings: list[FindingRow]) -> None:
         self._findings = findings
-        missing = [finding.id.removeprefix("extra ") for finding in findings if not finding.ok]
-        words = f"not installed: {', '.join(missing)}" if missing else "everything is installed"
-        self.query_one("#doctor", Static).update(f"[dim]doctor · {escape(words)} · g shows all[/]")
+        options = sum(finding.optional for finding in findings)
+        broken = [finding.id.removeprefix("extra ") for finding in findings if not finding.ok and not finding.optional]
+        words = not_installed(options) if options else "everything is installed"
+        warning = f"[#ef6f6c]broken: {escape(', '.join(broken))}[/] · " if broken else ""
+        self.query_one("#doctor", Static).update(f"[dim]doctor · {warning}{words} · g shows all[/]")
 
     # Meanings of keys
 
@@ -225,9 +228,12 @@ class HomeTab(AppTab):
 
     def action_doctor(self) -> None:
         table = Table.grid(padding=(0, 2))
-        for finding in self._findings:
-            sign = Text("✓", "#2dbfab") if finding.ok else Text("✗", "#ef6f6c")
-            table.add_row(sign, finding.id, Text(f"{finding.detail}\n{finding.install or ''}".rstrip()))
+        for finding in sorted(self._findings, key=lambda finding: (finding.ok, finding.optional)):
+            sign = (
+                Text("✓", "#2dbfab") if finding.ok else Text("·", "dim") if finding.optional else Text("✗", "#ef6f6c")
+            )
+            detail = f"not installed: {finding.detail}" if finding.optional else finding.detail
+            table.add_row(sign, finding.id, Text(f"{detail}\n{finding.install or ''}".rstrip()))
         self.app.push_screen(TextScreen("Doctor", table))
 
     def _done(self, text: str) -> None:

@@ -51,7 +51,7 @@ class RunMenu:
             hide = "Show in lists again" if run.hidden else "Hide from lists"
             _item(hide, "x", lambda: self._act(set_hidden([run.run_id], not run.hidden, done)))
             if run.state in {*ENDED, State.QUEUED}:
-                _item("Delete", "stop", lambda: self._act(delete([run], self._deleted)), kind="bad")
+                _item("Delete", "trash", lambda: self._act(delete([run], self._deleted)), kind="bad")
         menu.open()
 
     async def _act(self, action: Awaitable[None]) -> None:

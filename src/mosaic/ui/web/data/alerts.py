@@ -115,7 +115,7 @@ class EventWatch:
         ]
         if not gone:
             return []
-        said = f"The entropy of {', '.join(gone[:3])} is 0: it explores no more"
+        said = f"The entropy of {', '.join(gone[:3])} is almost 0: it no longer explores"
         return [Alert("warn", said, "If its return is not good enough yet, train again with a larger ent_coef.")]
 
     def _stall_alerts(self) -> list[Alert]:

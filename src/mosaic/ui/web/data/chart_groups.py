@@ -91,7 +91,7 @@ def policies_of(found: Iterable[Family]) -> list[str]:
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:
     """Return a key that sorts numbers in names by their values: policy_2 before policy_10."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text) if part)
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text) if part)
 
 
 def _is_detail(name: str) -> bool:

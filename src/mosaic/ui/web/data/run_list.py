@@ -13,7 +13,7 @@ from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE, State
 from mosaic.ui.cli.group_results import differences
 from mosaic.ui.web.components.theme import count, duration, env_title, method, number, search_text, title
-from mosaic.ui.web.data.chart_groups import EVALUATED, measure_title
+from mosaic.ui.web.data.chart_groups import EVALUATED, measure_title, natural
 from mosaic.ui.web.data.progress import RunProgress
 
 Column: TypeAlias = Literal["name", "method", "state", "env_steps", "score", "started"]
@@ -113,10 +113,10 @@ class RunListView:
             self.sort, self.descending = None, False
 
 
-def _key(row: RunSummary, column: Column) -> float | str | None:
+def _key(row: RunSummary, column: Column) -> object:
     match column:
         case "name":
-            return title(row).lower()
+            return natural(title(row).lower())
         case "method":
             return method(row).lower()
         case "state":

@@ -35,7 +35,7 @@ from mosaic.ui.web.data.compared_runs import address, mean_of, read_compared, so
 from mosaic.ui.web.data.facts import REWARD, Facts
 
 _AXES = {"env_steps": "Env steps", "timestamp": "Wall time", "episodes_total": "Episodes"}
-_MOST_IN_TABLE = 6  # a table with more columns is hard to read
+_MOST_IN_TABLE = 10  # a table with more rows is higher than the chart beside it
 _HEIGHT = 248
 
 
@@ -165,30 +165,18 @@ class Comparison:
 
     def _differing(self, chosen: Sequence[RunSummary], before: int, said: str) -> str:
         found = short_differences([self._facts.details(row.run_id).config for row in chosen])
-        heads = "".join(
-            f'<th><span class="row">{series_key(before + index)}{clipped(title(row))}</span></th>'
-            for index, row in enumerate(chosen)
-        )
-        lines = [
-            (
-                "score",
-                [
-                    f"{number(row.score)} <span class='faint'>{measure_title(row.measure).lower()}</span>"
-                    for row in chosen
-                ],
-            ),
-            ("env steps", [count(row.env_steps) for row in chosen]),
-            *((key, [_value(value) for value in values]) for key, values in found.items()),
-        ]
-        body = "".join(
-            f'<tr><td class="muted mono">{escape(key)}</td>'
-            + "".join(f"<td>{value}</td>" for value in values)
-            + "</tr>"
-            for key, values in lines
-        )
+        heads = "".join(f'<th class="mono">{escape(key)}</th>' for key in ("score", "env steps", *found))
+        body = ""
+        for index, row in enumerate(chosen):
+            score = f'{number(row.score)} <span class="faint">{measure_title(row.measure).lower()}</span>'
+            cells = (score, count(row.env_steps), *(_value(values[index]) for values in found.values()))
+            body += (
+                f'<tr><th scope="row"><span class="row">{series_key(before + index)}{clipped(title(row))}</span></th>'
+                f"{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+            )
         caption = f"<caption>{escape(said)}</caption>" if said else ""
         return (
-            f'<table class="m-table dense">{caption}<thead><tr><th>Only what differs</th>{heads}</tr></thead>'
+            f'<table class="m-table dense">{caption}<thead><tr><th>What differs</th>{heads}</tr></thead>'
             f"<tbody>{body}</tbody></table>"
         )
 

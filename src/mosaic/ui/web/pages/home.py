@@ -12,6 +12,7 @@ from mosaic.server.schemas import FindingRow
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.projects.registry import ProjectRow
 from mosaic.store.state import LIVE
+from mosaic.ui.health import not_installed
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import (
@@ -52,7 +53,7 @@ def page(frame: PageLayout) -> None:
             with box("stack gap-4"):
                 _doctor(frame.facts)
                 with panel("From a terminal"):
-                    raw("The same words work everywhere.", "m-note")
+                    raw("What these pages do, as commands.", "m-note")
                     command("mosaic demo")
                     command("mosaic train gym/CartPole-v1")
                     command("mosaic play classic/chess_v6 --agent player_0=human")
@@ -117,7 +118,7 @@ def _project(row: ProjectRow) -> str:
 
 
 def _nothing_runs(any_runs: bool) -> str:
-    first = "Nothing runs." if any_runs else "There are no runs yet."
+    first = "Nothing is running." if any_runs else "There are no runs yet."
     return (
         f'<div class="m-note m-empty">{first} <a class="m-link" href="/train">Train a policy</a>: tic-tac-toe is '
         "learned in seconds.</div>"
@@ -187,20 +188,32 @@ def _doctor(facts: Facts) -> None:
 
 
 def _findings(found: list[FindingRow]) -> None:
-    """List what is missing with the command that installs it; what is installed is folded away, one line each."""
-    missing = [finding for finding in found if not finding.ok]
+    """List what is broken; fold away what is installed, and what is not installed with the command for it."""
     present = [finding for finding in found if finding.ok]
+    options = [finding for finding in found if finding.optional]
     shown = "".join(
         f'<div class="h-doc">{icon("check", "accent")}<span>{escape(finding.id.removeprefix("extra "))}</span>'
         f'<span class="x clip" title="{escape(finding.detail)}">{escape(finding.detail)}</span></div>'
         for finding in present
     )
-    for finding in missing:
-        with box("h-doc"):
-            raw(icon("alert", "warn"))
-            with box("stack gap-1 grow"):
-                raw(f"<b>{escape(finding.id.removeprefix('extra '))}</b> is not installed.")
-                if finding.install:
-                    command(finding.install)
+    for finding in found:
+        if not finding.ok and not finding.optional:
+            _command_line(finding, icon("alert", "warn"), f" is broken: {escape(finding.detail)}")
     summary = f"{icon('check', 'accent')}<span>{len(present)} parts are installed</span>"
     raw(f"<summary>{summary}</summary>{shown}", "h-found", "details")
+    if options:
+        with box("h-found", "details"):
+            raw(f"{icon('plus')}<span>{not_installed(len(options))}</span>", "", "summary")
+            for finding in options:
+                _command_line(finding, "", f' <span class="faint">{escape(finding.detail)}</span>')
+
+
+def _command_line(finding: FindingRow, sign: str, words: str) -> None:
+    """Show a part, what is said about it, and the command that installs it."""
+    with box("h-doc"):
+        if sign:
+            raw(sign)
+        with box("stack gap-1 grow"):
+            raw(f"<b>{escape(finding.id.removeprefix('extra '))}</b>{words}")
+            if finding.install:
+                command(finding.install)

@@ -207,8 +207,7 @@ class _RunsPage:
                 with box("", "tbody"):
                     for group in found.groups:
                         if group.title:
-                            words = f'<b>{escape(group.title)}</b> <span class="faint">{escape(group.facts)}</span>'
-                            raw(f'<th colspan="10" scope="rowgroup">{words}</th>', "u-group", "tr")
+                            raw(_group_head(group), "u-group", "tr")
                         for row in group.rows:
                             ticked = row.run_id in self._view.ticked
                             self._rows[row.run_id] = _Row(row, self._facts, now, ticked, self._tick, self._open_menu)
@@ -310,7 +309,7 @@ class _RunsPage:
         hide = lambda: set_hidden([row.run_id for row in chosen], not hidden, self._reload)  # noqa: E731
         button("Show in lists again" if hidden else "Hide from lists", hide, glyph="x", kind="small")
         if all(row.state in {*ENDED, State.QUEUED} for row in chosen):
-            button("Delete", lambda: delete(runs, self._reload), glyph="stop", kind="danger small")
+            button("Delete", lambda: delete(runs, self._reload), glyph="trash", kind="danger small")
         button("Clear the selection", self._clear, kind="ghost small")
 
 
@@ -370,6 +369,12 @@ class _Row:
             (self._when, ago(row.started or row.queued_at, now)),
         ):
             set_html(element, html)
+
+
+def _group_head(group: RunGroup) -> str:
+    """Return a cell whose words go beyond it: one over all columns would add columns where some are hidden."""
+    words = f'<b class="clip">{escape(group.title)}</b><span class="faint">{escape(group.facts)}</span>'
+    return f'<th colspan="2" scope="rowgroup"><div>{words}</div></th>'
 
 
 def _tags(tags: tuple[str, ...]) -> str:

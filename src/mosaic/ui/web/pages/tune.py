@@ -20,6 +20,8 @@ from mosaic.ui.web.data.chart_groups import measure_title
 
 _REFRESH_S = 4.0
 _WIDTH, _HEIGHT, _MARGIN = 960, 300, 70
+_NARROW, _ROW = 330, 76  # of the drawing for a phone: its width, and the room of an axis
+_ANCHORS = {0.0: "start", 1.0: "end"}  # of marks at the ends of a lying axis
 _BESIDE = {0.0: 13, 1.0: -7}  # of marks at the ends of an axis: below and above the lines that end there
 _PILLS = {"done": "finished", "waiting": "queued"}
 _FEW = 4  # values that an axis names one by one
@@ -96,7 +98,7 @@ class _SearchPage:
                 address = f"/train?{urlencode({'run': found.best.run_id})}"
                 link_button("Train with the best options", address, glyph="train", kind="primary")
             link_button("Its runs", f"/runs?{urlencode({'tag': found.search_id})}", glyph="runs")
-        set_html(self._lines, parallel_coordinates(found))
+        set_html(self._lines, parallel_coordinates(found) + parallel_coordinates(found, upright=False))
         set_html(self._table, trials_table(found))
         set_html(self._importance, importance_bars(found))
 
@@ -106,7 +108,7 @@ def trials_table(found: SearchDetails) -> str:
     rows = "".join(_row(place, trial, found.options) for place, trial in enumerate(found.trials))
     return (
         f'<table class="m-table dense"><thead><tr><th>Trial</th><th class="num">Score</th>{heads}'
-        f'<th class="num">Env steps</th><th>State</th></tr></thead><tbody>{rows}</tbody></table>'
+        f'<th class="num hide-phone">Env steps</th><th>State</th></tr></thead><tbody>{rows}</tbody></table>'
     )
 
 
@@ -118,7 +120,7 @@ def _row(place: int, trial: SearchTrial, options: Sequence[str]) -> str:
     best = place == 0 and trial.score is not None
     return (
         f'<tr class="{"on" if best else ""}"><td>{linked}</td><td class="num strong">{number(trial.score)}</td>{cells}'
-        f'<td class="num muted">{count(trial.env_steps)}</td><td>{state}</td></tr>'
+        f'<td class="num muted hide-phone">{count(trial.env_steps)}</td><td>{state}</td></tr>'
     )
 
 
@@ -141,18 +143,22 @@ def importance_bars(found: SearchDetails) -> str:
     return f'{bars}<p class="m-note">{note}</p>'
 
 
-def parallel_coordinates(found: SearchDetails) -> str:
-    """Return a drawing with an axis for each option and one for the score, and a line for each trial with a score."""
+def parallel_coordinates(found: SearchDetails, *, upright: bool = True) -> str:
+    """Return a drawing with an axis for each option and one for the score, and a line for each trial with a score.
+
+    Upright axes are beside each other; a phone has room for lying ones, below each other.
+    """
     rated = [trial for trial in found.trials if trial.score is not None]
     if len(rated) < 2:
-        return '<p class="m-note">Drawn from two trials with a score on.</p>'
+        return '<p class="m-note">Drawn from two trials with a score on.</p>' if upright else ""
     axes = {name: _places([trial.options.get(name) for trial in rated]) for name in found.options}
     axes["score"] = _places([trial.score for trial in rated])
     step = (_WIDTH - 2 * _MARGIN) / (len(axes) - 1)
-    xs = [_MARGIN + step * place for place in range(len(axes))]
+    xs = [_MARGIN + step * place if upright else _ROW * (place + 0.5) for place in range(len(axes))]
     drawn = []
     for place in reversed(range(len(rated))):  # the best one last, in front
-        points = " ".join(f"{x:.0f},{_y(places[0][place]):.1f}" for x, places in zip(xs, axes.values(), strict=True))
+        ends = [(x, places[0][place]) for x, places in zip(xs, axes.values(), strict=True)]
+        points = " ".join(f"{x:.0f},{_y(at):.1f}" if upright else f"{_x(at):.1f},{x:.0f}" for x, at in ends)
         share = axes["score"][0][place]
         title = f"Trial {rated[place].trial}: {number(rated[place].score)}"
         kind = "best" if place == 0 else ""
@@ -160,24 +166,43 @@ def parallel_coordinates(found: SearchDetails) -> str:
             f'<polyline class="{kind}" points="{points}" style="--k:{20 + 70 * share:.0f}%">'
             f"<title>{escape(title)}</title></polyline>"
         )
+    axis = _upright_axis if upright else _lying_axis
     lines = "".join(
-        f'<line x1="{x:.0f}" x2="{x:.0f}" y1="{_y(0):.0f}" y2="{_y(1):.0f}"/>'
-        f'<text class="n" x="{x:.0f}" y="16">{escape(name.replace("_", " "))}</text>'
-        + "".join(
-            f'<text x="{x + 6:.0f}" y="{_y(at) + _BESIDE.get(at, 4):.0f}" class="v">{escape(words)}</text>'
-            for at, words in marks
-        )
-        for x, (name, (_, marks)) in zip(xs, axes.items(), strict=True)
+        axis(x, name.replace("_", " "), marks) for x, (name, (_, marks)) in zip(xs, axes.items(), strict=True)
     )
+    kind, size = ("", (_WIDTH, _HEIGHT)) if upright else ("lying", (_NARROW, _ROW * len(axes)))
     label = f"Options and scores of {len(rated)} trials; the table below has the same numbers"
     return (
-        f'<svg class="n-lines" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(label)}">'
+        f'<svg class="n-lines {kind}" viewBox="0 0 {size[0]} {size[1]}" role="img" aria-label="{escape(label)}">'
         f"{''.join(drawn)}{lines}</svg>"
     )
 
 
 def _y(share: float) -> float:
     return _HEIGHT - 16 - share * (_HEIGHT - 56)
+
+
+def _x(share: float) -> float:
+    return 8 + share * (_NARROW - 16)
+
+
+def _upright_axis(x: float, name: str, marks: Sequence[tuple[float, str]]) -> str:
+    words = "".join(
+        f'<text x="{x + 6:.0f}" y="{_y(at) + _BESIDE.get(at, 4):.0f}" class="v">{escape(mark)}</text>'
+        for at, mark in marks
+    )
+    line = f'<line x1="{x:.0f}" x2="{x:.0f}" y1="{_y(0):.0f}" y2="{_y(1):.0f}"/>'
+    return f'{line}<text class="n" x="{x:.0f}" y="16">{escape(name)}</text>{words}'
+
+
+def _lying_axis(y: float, name: str, marks: Sequence[tuple[float, str]]) -> str:
+    words = "".join(
+        f'<text x="{_x(at):.0f}" y="{y + 16:.0f}" class="v" text-anchor="{_ANCHORS.get(at, "middle")}">'
+        f"{escape(mark)}</text>"
+        for at, mark in marks
+    )
+    line = f'<line x1="{_x(0):.0f}" x2="{_x(1):.0f}" y1="{y:.0f}" y2="{y:.0f}"/>'
+    return f'{line}<text class="n v" x="{_x(0):.0f}" y="{y - 7:.0f}">{escape(name)}</text>{words}'
 
 
 def _places(values: Sequence[object]) -> tuple[list[float], list[tuple[float, str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from html import escape
@@ -9,18 +10,20 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote, urlencode
 
-from nicegui import PageArguments, ui
+from nicegui import PageArguments, run, ui
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import MosaicError
 from mosaic.store.state import LIVE, State
 from mosaic.store.views import LabelledRun, RunDetails
 from mosaic.ui.web.api import ask_or_complain
+from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.run_actions import ActionableRun, Done, RunMenu
 from mosaic.ui.web.components.theme import count, duration, env_title, number, title
 from mosaic.ui.web.components.widgets import box, button, complain, link_button, raw, say, set_html
 from mosaic.ui.web.data.chart_groups import RETURN, measure_title
+from mosaic.ui.web.data.env_info import catalog
 from mosaic.ui.web.data.facts import REWARD, Facts
 from mosaic.ui.web.data.progress import Iteration, progress_of, queue_words, time_shares, wall_s
 from mosaic.ui.web.pages.checkpoint_gallery import GalleryPanel
@@ -93,9 +96,14 @@ def _tile(name: str) -> tuple[ui.html, ui.html]:
 def _time(details: RunDetails, left_s: float | None) -> tuple[str, str]:
     """Return the time left while the run runs; how long it took once it has ended."""
     if details.state is State.RUNNING and left_s is not None:
-        return "Time left", duration(left_s)
+        return "Time left", _unbroken(duration(left_s))
     spent = wall_s(details, time.time())
-    return ("Took" if details.exit is not None else "Runs for"), duration(spent) if spent else "—"
+    return ("Took" if details.exit is not None else "Runs for"), _unbroken(duration(spent)) if spent else "—"
+
+
+def _unbroken(text: str) -> str:
+    """Return `2 min 05 s` in a form in which a line is broken between the two units only."""
+    return re.sub(r"(\d) (?=\D)", "\\1\N{NO-BREAK SPACE}", text)
 
 
 def _reward(iteration: Iteration) -> str:
@@ -152,6 +160,7 @@ class Actions:
         run_id = details.run_id
         training = details.config.get("training") or {}
         env = EnvironmentConfig.model_validate(details.config["environment"]).id
+        self._env, self._is_named = env, False
         how = " ".join(filter(None, (training.get("worker"), training.get("algorithm"))))
         self._path = f"/runs/{quote(run_id, safe='')}"
         self._menu = RunMenu(on_change, lambda: ui.navigate.to("/runs"))
@@ -161,7 +170,7 @@ class Actions:
                 self._plays = box("row")
                 with self._plays:
                     query = urlencode({"run": run_id})
-                    link_button("Play against it", f"/play?{query}", glyph="play", kind="primary")
+                    self._play = link_button("Play against it", f"/play?{query}", glyph="play", kind="primary")
                     link_button("Evaluate", f"/evaluate?{query}", glyph="evaluate")
                 self._buttons = {
                     "checkpoint": self._button("Checkpoint now", "checkpoint", "save"),
@@ -187,6 +196,11 @@ class Actions:
 
     async def update(self, details: RunDetails) -> None:
         self._show(details)
+        if not self._is_named:
+            self._is_named = True
+            known = await run.io_bound(catalog) or ()
+            if any((entry.id, entry.incentives) == (self._env, "single") for entry in known):
+                set_html(self._play, f"{icon('play')}Watch it play")
 
     def _show(self, details: RunDetails) -> None:
         self._details = details

@@ -274,12 +274,13 @@ class EvaluationPanel:
         self._shown = events
         self._whole.set_visibility(bool(events))
         self._box.clear()
-        head = "".join(f"<th>{escape(column)}</th>" for column in EVALUATION_COLUMNS)
         with self._box:
             for event in events:
+                rows = evaluation_rows(event)
+                told = [place for place in range(len(EVALUATION_COLUMNS)) if {row[place] for row in rows} != {"–"}]
+                head = "".join(f"<th>{escape(EVALUATION_COLUMNS[place])}</th>" for place in told)
                 body = "".join(
-                    "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-                    for row in evaluation_rows(event)
+                    "<tr>" + "".join(f"<td>{escape(row[place])}</td>" for place in told) + "</tr>" for row in rows
                 )
                 raw(escape(evaluation_title(event)), "m-note").style("padding:8px 16px 4px")
                 raw(

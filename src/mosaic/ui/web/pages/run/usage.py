@@ -55,7 +55,7 @@ def _size(value: float) -> str:
 
 
 def _chart(times: Sequence[float], measure: _Measure) -> str:
-    """Return a chart from 0 to the end of the axis, with what was used last, at most and on average in words."""
+    """Return a chart from 0 to the end of the axis; its words are the last value, the mean and the maximum."""
     points = [(at - times[0], value) for at, value in zip(times, measure.values, strict=True) if value is not None]
     if len(points) < 2:
         return ""
@@ -70,7 +70,7 @@ def _chart(times: Sequence[float], measure: _Measure) -> str:
         for share, y in ((1.0, _TOP), (0.0, high))
     )
     mean = sum(values) / len(values)
-    said = f"{measure.words(values[-1])} at last · mean {measure.words(mean)} · most {measure.words(max(values))}"
+    said = f"last {measure.words(values[-1])} · mean {measure.words(mean)} · max {measure.words(max(values))}"
     return (
         f'<div class="stack gap-1"><div class="row between wrap"><b class="strong">{measure.name}</b>'
         f'<span class="small muted">{said}</span></div>'
@@ -83,8 +83,8 @@ def _chart(times: Sequence[float], measure: _Measure) -> str:
 
 
 def round_up(value: float) -> float:
-    """Return the next of 1, 2 and 5 times a power of ten: the end of an axis."""
+    """Return the next round number, which is the end of an axis: the curve fills at least two thirds of the chart."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    return next(power * step for step in (1, 2, 5, 10) if value <= power * step * (1 + 1e-9))
+    return next(power * step for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if value <= power * step * (1 + 1e-9))
