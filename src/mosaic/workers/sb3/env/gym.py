@@ -22,8 +22,8 @@ class GymVecEnv(DummyVecEnv):
         super().__init__([partial(getattr, env, "env") for env in envs])
         self.envs_count = len(envs)
         self.freezes = False
-        self.acted = np.ones(len(envs), bool)
-        self.finished = 0
+        self.acted, self.acted_count = np.ones(len(envs), bool), len(envs)
+        self.finished = self.ended = 0
 
     def step_wait(self) -> VecEnvStepReturn:
         try:
@@ -31,7 +31,7 @@ class GymVecEnv(DummyVecEnv):
         except Exception as error:
             error.add_note(f"This came from {self._owners[0].spec.env_id}.")
             raise
-        self.finished = int(np.count_nonzero(dones))
+        self.finished = self.ended = np.count_nonzero(dones)
         return observations, rewards, dones, infos
 
     def acting(self, index: int) -> tuple[AgentID, ...]:

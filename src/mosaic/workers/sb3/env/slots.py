@@ -37,8 +37,8 @@ class SlotVecEnv(VecEnv):
         self.envs_count = shape.envs
         self.agents = shape.agents
         self.freezes = isinstance(vector, CompiledVector)  # whether `draw` may be called later
-        self.acted = np.ones(shape.slots, bool)  # slots that acted in the last step
-        self.finished = 0  # episodes that ended in the last step
+        self.acted, self.acted_count = np.ones(shape.slots, bool), shape.slots  # slots that acted in the last step
+        self.finished = self.ended = 0  # episodes and slots that ended in the last step
         self._ended_infos = vector.ended_infos if isinstance(vector, HasInfos) else []
         self._decode = observation_decoder(observation_space)
         self._act = np.zeros((shape.slots, shape.parts), np.float32)
@@ -66,13 +66,14 @@ class SlotVecEnv(VecEnv):
     def step_wait(self) -> VecEnvStepReturn:
         vector = self.vector
         self.acted = acted = self._acts
+        self.acted_count = np.count_nonzero(acted)
         vector.step(self._act)
         self._acts = acts = vector.active.astype(bool)
         rewards, terminated, truncated = vector.rew[self._rows], vector.term[self._rows], vector.trunc[self._rows]
         dones = (terminated | truncated).astype(bool)
         infos: list[dict[str, Any]] = self._nothing
-        self.finished = 0
-        if dones.any():
+        self.finished, self.ended = 0, np.count_nonzero(dones)
+        if self.ended:
             infos, numbers = infos.copy(), dict(self._ended_infos)
             for slot in np.flatnonzero(dones).tolist():
                 ended = self._end(slot, bool(truncated[slot]) and not terminated[slot])
@@ -80,7 +81,7 @@ class SlotVecEnv(VecEnv):
             over = dones.reshape(self.envs_count, -1) | ~acted.reshape(self.envs_count, -1)
             again = acts.reshape(self.envs_count, -1).any(axis=1)
             self.finished = int((over.all(axis=1) & again).sum())
-        if not acted.all() or not acts.all():
+        if self.acted_count < len(acted) or not acts.all():
             self._check_waiting(acted & ~acts & ~dones)
             dones = dones | ~acted
             rewards = np.where(acted, rewards, np.float32(0))

@@ -20,6 +20,8 @@ from mosaic.workers.sb3.env.slots import SlotVecEnv
 AgentVecEnv: TypeAlias = GymVecEnv | SlotVecEnv
 StateArrays: TypeAlias = Mapping[str, NDArray[np.generic]]
 
+_SUM_EVERY = 64  # steps; adding up at every step would take as long as a step of a small env
+
 
 class TallyVecEnv(VecEnvWrapper):
     """Wrapper that counts, passes everything through unchanged, and is the camera's scene."""
@@ -35,32 +37,45 @@ class TallyVecEnv(VecEnvWrapper):
         self.recent_returns: deque[float] = deque(maxlen=window)
         self.recent_lengths: deque[int] = deque(maxlen=window)
         self._returns, self._lengths = np.zeros(venv.num_envs), np.zeros(venv.num_envs, np.int64)
-        self._paid, self._acted = np.zeros(venv.num_envs), np.zeros(venv.num_envs, np.int64)
+        self._paid: NDArray[np.generic] = np.zeros(venv.num_envs)  # rewards of the last step
+        self._rewards: list[NDArray[np.generic]] = []  # of the steps that are not in returns and lengths yet
+        self._acted: list[NDArray[np.bool_]] = []  # in the same steps
 
     def reset(self) -> VecEnvObs:
+        self._rewards.clear()
+        self._acted.clear()
         self._returns[:] = 0
         self._lengths[:] = 0
         return self.venv.reset()
 
     def step_wait(self) -> VecEnvStepReturn:
         began_s, source = perf_counter(), self.source
-        _, rewards, dones, infos = result = self.venv.step_wait()
-        acted = source.acted
-        self._paid[:] = rewards  # a copy: SB3 adds the value of what was truncated to the array itself
-        self._acted[:] = acted  # converted first, since sums of different types take three times as long
-        self._returns += self._paid
-        self._lengths += self._acted
+        _, self._paid, dones, infos = result = self.venv.step_wait()
+        self._rewards.append(self._paid)
+        self._acted.append(source.acted)
         self.env_steps += self.envs
-        self.agent_steps += int(np.count_nonzero(acted))
+        self.agent_steps += source.acted_count
         self.episodes += source.finished
-        if np.count_nonzero(dones):
-            for slot in np.flatnonzero(dones & acted):
+        if source.ended:
+            self._add_up()
+            self._paid = self._paid.copy()  # SB3 adds the value of what was truncated to the array itself
+            for slot in np.flatnonzero(dones & source.acted):
                 self.recent_returns.append(float(self._returns[slot]))
                 self.recent_lengths.append(int(self._lengths[slot]))
                 self.numbers.add(infos[slot])
             self._returns[dones], self._lengths[dones] = 0, 0
+        elif len(self._rewards) >= _SUM_EVERY:
+            self._add_up()
         self.env_s += perf_counter() - began_s
         return result
+
+    def _add_up(self) -> None:
+        """Bring returns and lengths up to date."""
+        if self._rewards:
+            self._returns += np.sum(self._rewards, axis=0, dtype=np.float64)
+            self._lengths += np.count_nonzero(self._acted, axis=0)
+            self._rewards.clear()
+            self._acted.clear()
 
     def return_mean(self) -> float | None:
         return sum(self.recent_returns) / len(self.recent_returns) if self.recent_returns else None
@@ -71,6 +86,7 @@ class TallyVecEnv(VecEnvWrapper):
         self.numbers = before.numbers
 
     def shoot(self, index: int) -> Shot:
+        self._add_up()
         slots = self.num_envs // self.envs
         first = index * slots
         return Shot(
@@ -84,6 +100,7 @@ class TallyVecEnv(VecEnvWrapper):
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return the counters and recent episodes, and what the episodes under way have earned so far."""
+        self._add_up()
         return {
             "tally.counters": np.array([self.env_steps, self.agent_steps, self.episodes], np.int64),
             "tally.recent_returns": np.array(self.recent_returns, np.float64),
