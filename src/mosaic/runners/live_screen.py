@@ -32,6 +32,11 @@ class LiveScreen:
             self._give_up(str(error))
             return False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a viewer has asked, and frames are shown."""
+        return self._writer.is_open
+
     def is_watched(self) -> bool:
         """Return whether a viewer was active within the last two seconds, with or without a new frame."""
         try:
@@ -41,7 +46,7 @@ class LiveScreen:
             return False
 
     def show(self, shot: Shot) -> None:
-        if not self._writer.is_open:
+        if not self.is_open:
             return
         try:
             developed = develop([shot])

@@ -3,8 +3,10 @@
 import os
 import signal
 from contextlib import closing
+from itertools import count
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from mosaic.config.sections import EnvironmentConfig
@@ -16,6 +18,7 @@ from mosaic.telemetry.frames.paths import request_pictures, ring_paths
 from mosaic.telemetry.frames.requests import FrameRequest
 from mosaic.telemetry.frames.run_pictures import RunPictures
 from mosaic.telemetry.frames.sources import list_sources, source_folder
+from mosaic.workers.inbox import Inbox
 from mosaic.workers.rllib.training import _evaluation_screen
 from tests.workers.watching import assert_in_order, collect, distinct
 
@@ -118,7 +121,8 @@ def context_of(folder, *, frames=True):
     environment = EnvironmentConfig(env_id="python:mazes:Maze")
     config = SimpleNamespace(telemetry=SimpleNamespace(frames=frames), environment=environment)
     report = lambda **fields: told.append(fields["message"])  # noqa: E731
-    return SimpleNamespace(config=config, folder=SimpleNamespace(path=folder), report=report), told
+    inbox = Inbox()
+    return SimpleNamespace(config=config, folder=SimpleNamespace(path=folder), report=report, inbox=inbox), told
 
 
 def test_an_evaluation_is_a_source_while_it_lasts(tmp_path):
@@ -128,6 +132,34 @@ def test_an_evaluation_is_a_source_while_it_lasts(tmp_path):
         assert not screen.wanted()
     assert list_sources(tmp_path) == ()
     assert told == []
+
+
+def test_an_evaluation_that_was_over_at_once_is_seen_by_a_viewer_that_waited_for_it(tmp_path, monkeypatch):
+    (tmp_path / ".pictures" / "env-runner-1").mkdir(parents=True)
+    context, _ = context_of(tmp_path)
+    seen = []
+    with closing(RunPictures(tmp_path, FrameRequest(), clock=count(0, 1).__next__)) as pictures:
+        pictures.newest()  # it waits, and looks again only after the last step
+        monkeypatch.setattr(context.inbox, "wait_for_stop", lambda timeout_s: seen.append(pictures.newest()))
+        with _evaluation_screen(context, set()) as screen:
+            assert screen.wanted()
+            screen.show(Shot(lambda: np.zeros((4, 4, 3), np.uint8), 0, 0, 0, 0.0, {"agent_0": 0.0}, "evaluation"))
+    (frame,) = seen
+    assert is_evaluation(frame)
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_viewer_that_has_left_is_waited_for_in_vain_and_not_for_long(tmp_path, monkeypatch, stop):
+    context, _ = context_of(tmp_path)
+    waits = []
+    monkeypatch.setattr(context.inbox, "wait_for_stop", lambda timeout_s: waits.append(timeout_s) or stop)
+    with _evaluation_screen(context, set()):
+        pass
+    assert waits == []  # no viewer asked
+    with _evaluation_screen(context, set()) as screen:
+        request_pictures(screen.folder)
+        assert screen.wanted()
+    assert sum(waits) == pytest.approx(0.02 if stop else 1.0)
 
 
 def test_an_evaluation_that_cannot_be_watched_is_played_nevertheless(tmp_path):

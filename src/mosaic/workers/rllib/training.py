@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from mosaic.learners.league import Snapshot
     from mosaic.workers.rllib.self_play import LeagueManager
 
+_VIEWER_POLLS, _VIEWER_POLL_S = 50, 0.02  # a second, for a viewer that has asked for pictures of an evaluation
 _LOOK_EVERY_S = 0.5  # to notice the end of training, in the thread that waits for a stop
 REPORT_GAP_S = 0.25  # between the events of two iterations, if report_every_steps is not set
 _BACK_DOOR = "To suppress all validation errors"  # start of the last part of RLlib's messages
@@ -381,7 +382,15 @@ def _evaluation_screen(context: WorkerContext, alerts: set[str]) -> Iterator[Liv
     try:
         with LiveScreen(folder) as screen:
             yield screen
+            _wait_for_viewer(screen, context)
         if screen.undrawn and (why := why_undrawn(context.config.environment)):
             _alert_once(context, why, alerts)
     finally:
         withdraw_source(folder)
+
+
+def _wait_for_viewer(screen: LiveScreen, context: WorkerContext) -> None:
+    """Keep the last picture of a short evaluation for a viewer that has asked for it and not found it yet."""
+    polls = _VIEWER_POLLS if screen.is_open and not screen.undrawn else 0
+    while polls and not screen.is_watched() and not context.inbox.wait_for_stop(_VIEWER_POLL_S):
+        polls -= 1
