@@ -31,7 +31,7 @@ class GymVecEnv(DummyVecEnv):
         except Exception as error:
             error.add_note(f"This came from {self._owners[0].spec.env_id}.")
             raise
-        self.finished = self.ended = np.count_nonzero(dones)
+        self.finished = self.ended = int(np.count_nonzero(dones))
         return observations, rewards, dones, infos
 
     def acting(self, index: int) -> tuple[AgentID, ...]:

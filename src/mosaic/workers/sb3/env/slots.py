@@ -66,13 +66,13 @@ class SlotVecEnv(VecEnv):
     def step_wait(self) -> VecEnvStepReturn:
         vector = self.vector
         self.acted = acted = self._acts
-        self.acted_count = np.count_nonzero(acted)
+        self.acted_count = int(np.count_nonzero(acted))
         vector.step(self._act)
         self._acts = acts = vector.active.astype(bool)
         rewards, terminated, truncated = vector.rew[self._rows], vector.term[self._rows], vector.trunc[self._rows]
         dones = (terminated | truncated).astype(bool)
         infos: list[dict[str, Any]] = self._nothing
-        self.finished, self.ended = 0, np.count_nonzero(dones)
+        self.finished, self.ended = 0, int(np.count_nonzero(dones))
         if self.ended:
             infos, numbers = infos.copy(), dict(self._ended_infos)
             for slot in np.flatnonzero(dones).tolist():
