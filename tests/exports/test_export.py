@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from contextlib import closing
@@ -125,6 +126,23 @@ def test_files_are_not_replaced_unless_asked(here: Path) -> None:
     Path("full/table.onnx").write_bytes(b"older")
     with pytest.raises(InputError, match=r"full/table\.onnx exists"):
         mosaic.export("lake", "full")
+
+
+def test_a_place_that_cannot_be_written_is_named_and_nothing_is_left(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("file").write_text("mine")
+    assert command("lake", "--out", "file/below/lake.onnx") == 2
+    assert "/file is not a folder. Name another place with --out." in " ".join(capsys.readouterr().err.split())
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(export_module, "write_atomic", full)  # after the file itself
+    assert command("lake", "--out", "lake.onnx") == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "lake.onnx' cannot be written: No space left on device. Nothing was kept." in said
+    assert os.listdir() == ["file"]
 
 
 @pytest.mark.parametrize(

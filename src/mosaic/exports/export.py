@@ -25,6 +25,7 @@ from mosaic.exports.tracing import OBSERVATIONS, ExportSettings, TracedPolicy, t
 from mosaic.store.archives.trust import require_trust_in_env
 from mosaic.store.checkpoint_record import Checkpoint, environment_of
 from mosaic.store.checkpoints import Which, held_checkpoint
+from mosaic.store.errors import StorageError, reason
 from mosaic.store.store import Store
 
 MAPPING = "policies.json"
@@ -150,6 +151,10 @@ def check_request(
 def check_target(target: Path, settings: ExportSettings, *, overwrite: bool) -> None:
     """Raise for settings that cannot be met, and for files that may not be replaced."""
     check_settings(settings)
+    above = next((each for each in target.absolute().parents if each.exists()), Path("/"))
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        why = "may not be written to" if above.is_dir() else "is not a folder"
+        raise InputError(f"'{target}' cannot be written: {above} {why}. Name another place with --out.")
     there = _existing(target)
     if there and not overwrite:
         raise InputError(f"{there[0]} exists. Name another place, or replace it with --overwrite.")
@@ -241,14 +246,14 @@ def _keep(
             f"{', '.join(each.agents[0] for each in traced)}. Name a folder with --out."
         )
     places = [target] if alone else [target / f"{name}{suffix}" for name in file_names(traced)]
-    for place in places:
-        place.parent.mkdir(parents=True, exist_ok=True)
     temporary = [temporary_path(place) for place in places]
     files = tuple(
         ExportedFile(each.policy, place, each.agents, each.parity) for place, each in zip(places, traced, strict=True)
     )
     named: list[Path] = []
     try:
+        for place in places:
+            place.parent.mkdir(parents=True, exist_ok=True)
         for path, each in zip(temporary, traced, strict=True):
             write_new(path, each.data, 0o644)
         with _locked(places[0].parent):
@@ -265,8 +270,12 @@ def _keep(
                 for path in named:
                     path.unlink(missing_ok=True)
                 raise
+    except OSError as error:
+        raise StorageError(
+            f"'{target}' cannot be written: {reason(error)}. Nothing was kept. Name another place with --out."
+        ) from error
     finally:
-        for path in temporary:
+        for path in filter(Path.exists, temporary):
             path.unlink(missing_ok=True)
     return files
 

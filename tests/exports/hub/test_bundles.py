@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mosaic.core.errors import FormatError, InputError
+from mosaic.core.errors import FormatError, InputError, MosaicError
 from mosaic.evaluation.evaluate import evaluate
 from mosaic.exports.bundles import contents
 from mosaic.exports.bundles.make import bundle
@@ -117,6 +119,21 @@ def test_nothing_is_left_of_a_bundle_that_failed(home: Path, tmp_path: Path, mon
     monkeypatch.setenv("MOSAIC_HOME", str(home))
     monkeypatch.setattr("mosaic.exports.bundles.make.measure", fail)
     with pytest.raises(InputError, match="no"):
+        bundle("hands", tmp_path / "b", settings=QUICK)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_names_the_bundle_and_not_what_is_copied(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(source))
+
+    monkeypatch.setenv("MOSAIC_HOME", str(home))
+    monkeypatch.setattr("shutil.copyfile", full)
+    with pytest.raises(
+        MosaicError, match=r"The bundle '.*/b' cannot be written: No space left on device\. Name another"
+    ):
         bundle("hands", tmp_path / "b", settings=QUICK)
     assert list(tmp_path.iterdir()) == []
 

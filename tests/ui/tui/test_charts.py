@@ -49,9 +49,19 @@ def test_a_plot_without_values_says_so():
     assert any("no values" in row for row in text(Plot("Return", ())))
 
 
-def test_a_single_point_is_drawn():
-    one = Line("run", COLOURS[0], np.array([5.0]), np.array([1.0]), np.empty(0), np.empty(0))
-    assert dots(text(Plot("Return", (one,))))
+def test_a_single_point_is_a_disc_at_the_end_of_an_axis_that_begins_with_the_run():
+    one = Line("run", COLOURS[0], np.array([3e6]), np.array([1.0]), np.empty(0), np.empty(0))
+    rows = text(Plot("Return", (one,), marks=(3e6,)))
+    assert [row[-1] for row in rows].count("●") == 1
+    assert rows[-2].endswith("▲")
+    assert rows[-1].split()[:2] == ["0", "1M"]
+
+
+def test_a_single_point_is_seen_beside_a_curve():
+    one = Line("best", COLOURS[1], np.array([500.0]), np.array([1000.0]), np.empty(0), np.empty(0))
+    rows = text(Plot("Return", (line(X * 2), one)))
+    assert "".join(rows).count("●") == 1
+    assert len(dots(rows)) > 50
 
 
 def test_a_band_shades_cells_behind_the_curve():

@@ -53,6 +53,27 @@ async def test_a_wrong_value_is_refused_at_its_field_and_a_right_one_taken():
 
 
 @pytest.mark.asyncio
+async def test_the_cursor_passes_over_headings_so_that_enter_always_opens_something():
+    app = app_on()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        table = app.query_one("#train-table", KeyedTable)
+        await pilot.press("home")
+        assert table.selected == "env"
+        await pilot.press("up")
+        assert table.selected == "env"
+        visited = []
+        for key in ("down", "up"):
+            for _ in range(table.row_count):
+                await pilot.press(key)
+                visited.append(table.selected)
+        assert {key for key in visited if key.startswith("#")} == {"#advanced"}
+        assert table.selected == "env"
+        await pilot.press("slash", *"schedule", "enter", "enter")
+        await until(pilot, "choose", "linear")
+
+
+@pytest.mark.asyncio
 async def test_choices_policies_of_agents_and_advanced_settings():
     app = app_on()
     async with app.run_test(size=(140, 42)) as pilot:

@@ -1,10 +1,13 @@
 """The terminal app on a backend without runs on disk: keys, tabs and messages."""
 
+import asyncio
+
 import pytest
 
-from mosaic.ui.tui.app import MosaicTui
+from mosaic.ui.tui.app import TABS, MosaicTui
 from mosaic.ui.tui.keys import OF_TABS
 from mosaic.ui.tui.notices import StatusLine
+from mosaic.ui.tui.tabs.base import AppTab
 from mosaic.ui.tui.widgets.dialogs import Confirm, TooSmall
 from tests.ui.tui.fake_backend import NOW, FakeBackend
 
@@ -41,6 +44,34 @@ async def test_digits_arrows_and_escape_change_tabs():
         ):
             await pilot.press(key)
             assert name == app.tab.NAME
+
+
+async def test_a_tab_that_opens_never_shares_the_screen_with_the_one_before():
+    app = app_on()
+    layouts = []
+    async with app.run_test(size=(80, 24)) as pilot:
+
+        def note(_):
+            layouts.append([tab.NAME for tab in app.query(AppTab) if tab.display])
+
+        app.screen.screen_layout_refresh_signal.subscribe(app.screen, note)
+        for digit in "234561":
+            await pilot.press(digit)
+            await pilot.pause()
+    assert {tuple(names) for names in layouts} == {(tab.NAME,) for tab in TABS}
+
+
+async def test_what_a_thread_finds_after_the_end_is_dropped():
+    app = app_on()
+    taken = []
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.aside(lambda: "early", taken.append)
+        for _ in range(3000):
+            if taken:
+                break
+            await pilot.pause(0.01)
+    await asyncio.to_thread(app.call_from_thread, app._deliver, taken.append, "late")
+    assert taken == ["early"]
 
 
 async def test_enter_opens_a_run_and_keys_change_its_chart():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -24,6 +25,7 @@ from mosaic.store.bundles.bundle import Bundle, is_bundle
 from mosaic.store.bundles.manifest import CARD, MANIFEST, BundleManifest, ReplayVideo, manifest_text
 from mosaic.store.checkpoint_record import file_entry, files_in
 from mosaic.store.checkpoints import Checkpoint, Which, held_checkpoint
+from mosaic.store.errors import StorageError, reason
 from mosaic.store.store import Store
 
 INSTALL = "pip install 'mosaic-rl[hub]'"
@@ -74,6 +76,12 @@ def _make(
         temporary.mkdir()
         made = _fill(found, names, temporary, settings, on_step)
         _publish(temporary, target)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise StorageError(
+            f"The bundle '{target}' cannot be written: {reason(error)}. Name another place with --out."
+        ) from error
     finally:
         if temporary.exists():
             shutil.rmtree(temporary)

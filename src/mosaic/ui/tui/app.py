@@ -128,12 +128,17 @@ class MosaicTui(App[None]):
             try:
                 result = work()
             except (MosaicError, OSError) as error:
-                self.call_from_thread(self.say, str(error) or type(error).__name__, "error")
-                self.call_from_thread(failed)
+                self.call_from_thread(self._deliver, self.say, str(error) or type(error).__name__, "error")
+                self.call_from_thread(self._deliver, failed)
             else:
-                self.call_from_thread(done, result)
+                self.call_from_thread(self._deliver, done, result)
 
         self.run_worker(carry_out, thread=True, exit_on_error=True)
+
+    def _deliver(self, take: Callable[..., None], *results: object) -> None:
+        """Hand over what a thread found, unless the app has ended meanwhile: its widgets are gone then."""
+        if self.is_running:
+            take(*results)
 
     def prepare(self, work: Callable[[], T], open_dialog: Callable[[T], None]) -> None:
         held = self._keys.hold()
@@ -188,7 +193,9 @@ class MosaicTui(App[None]):
             tab.hidden()
         self._active = name
         if not switcher.query(f"#{name}"):
-            await switcher.mount(self._tabs[name].load()())
+            tab = self._tabs[name].load()()
+            tab.display = False  # until it is the current one: two tabs would share the screen while it is mounted
+            await switcher.mount(tab)
         switcher.screen.set_focus(None)  # a focused widget that is hidden would take the focus from the new tab, later
         switcher.current = name
         self.query_one(TabBar).show(name)

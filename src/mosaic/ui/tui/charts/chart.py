@@ -48,6 +48,7 @@ class Chart(Widget):
 
 _BACK, _FAINT = "#121821", "#7d8794"
 _DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])  # of a braille cell, by row and column
+_POINT = 0x100  # a bit that no braille cell has
 _MARK = "▲"
 _AROUND = 3  # rows of title, axis and ticks
 _ticks = NumericAxisFormatter()
@@ -65,7 +66,8 @@ def draw(plot: Plot, width: int, height: int) -> list[Strip]:
     columns = max(1, width - margin)
     whole = [*(end for line in drawn for end in (line.x[0], line.x[-1])), *plot.marks]
     left, right = plot.span or (min(whole), max(whole))
-    right = right if right > left else left + 1.0
+    if right <= left:  # a single point, at the end of an axis that begins with the run
+        left, right = (0.0, right) if right > 0 else (left, left + 1.0)
     cells = _Cells(rows, columns)
     for line in drawn:
         cells.shade(line, (left, right), (low, high))
@@ -101,6 +103,10 @@ class _Cells:
     def trace(self, line: Line, span: tuple[float, float], ends: tuple[float, float]) -> None:
         """Set the dots of the curve, one per column of dots, connected where it is steep."""
         number = self._number(line.colour)
+        known = np.isfinite(line.y)
+        if known.sum() == 1:
+            self._point(float(line.x[known][0]), line.y[known], number, span, ends)
+            return
         at = np.linspace(*span, 2 * self._columns)
         found = _at(at, line.x, line.y, ends, 4 * self._rows)
         if not np.isfinite(found).any():  # all points lie between two columns
@@ -119,6 +125,12 @@ class _Cells:
         self._bits |= bits
         self._ink[bits > 0] = number
 
+    def _point(self, x: float, y: Floats, number: int, span: tuple[float, float], ends: tuple[float, float]) -> None:
+        """Set the cell of a curve that has one point: one dot of braille would hardly be seen."""
+        if span[0] <= x <= span[1]:
+            place = int(_row(y, ends, self._rows)[0]), round((x - span[0]) / (span[1] - span[0]) * (self._columns - 1))
+            self._bits[place], self._ink[place] = _POINT, number
+
     def lines(self) -> list[list[Segment]]:
         found = []
         for bits, ink, ground in zip(self._bits, self._ink, self._ground, strict=True):
@@ -126,7 +138,7 @@ class _Cells:
             starts = [0, *edges.tolist()]
             segments = []
             for start, end in zip(starts, [*starts[1:], self._columns], strict=True):
-                text = "".join(chr(0x2800 + bit) if bit else " " for bit in bits[start:end].tolist())
+                text = "".join(_character(bit) for bit in bits[start:end].tolist())
                 style = _style(self._colours[int(ink[start])], self._colours[int(ground[start])])
                 segments.append(Segment(text, style))
             found.append(segments)
@@ -136,6 +148,10 @@ class _Cells:
         if colour not in self._colours:
             self._colours.append(colour)
         return self._colours.index(colour)
+
+
+def _character(bits: int) -> str:
+    return " " if not bits else "●" if bits >= _POINT else chr(0x2800 + bits)
 
 
 def _at(at: Floats, x: Floats, y: Floats, ends: tuple[float, float], rows: int) -> Floats:

@@ -18,13 +18,12 @@ from mosaic.core.ids import Json
 from mosaic.ui.tui.keys import OF_TABS, bindings, hint
 from mosaic.ui.tui.tabs.base import AppTab, stage_of
 from mosaic.ui.tui.tabs.train_presets import OTHER, ask_for_env, ask_for_settings, ask_to_save, read_settings
-from mosaic.ui.tui.train.cells import HEADING, form_cells
+from mosaic.ui.tui.train.cells import ADVANCED, HEADING, FormTable, form_cells
 from mosaic.ui.tui.train.log import LogTail, RunLog
 from mosaic.ui.tui.widgets.browser import browser_for
 from mosaic.ui.tui.widgets.dialogs import Choose, Confirm, FieldEditor, TextScreen, highlighted
 from mosaic.ui.tui.widgets.filter_bar import FilterBar
 from mosaic.ui.tui.widgets.log_pane import LogPane
-from mosaic.ui.tui.widgets.tables import KeyedTable
 
 if TYPE_CHECKING:
     from mosaic.ui.tui.backend.protocol import StartedRuns
@@ -53,7 +52,7 @@ class TrainTab(AppTab):
         yield FilterBar("setting or value")
         with Vertical(id="train-form"):
             with Horizontal():
-                yield KeyedTable(("setting", "value"), id="train-table")
+                yield FormTable(("setting", "value"), id="train-table")
                 yield Static("", id="train-config")
             yield Static("[dim]Looking at the environment …[/]", id="train-help")
             yield Static("", id="train-check")
@@ -77,7 +76,6 @@ class TrainTab(AppTab):
         if self._asked is not None:  # a preset was opened meanwhile
             return
         self._show_form(form)
-        self.query_one("#train-table", KeyedTable).move_cursor(row=1)  # the first is a heading
         if problem:
             self.shell.say(problem, "warning")
 
@@ -141,8 +139,8 @@ class TrainTab(AppTab):
         searching = any(bar.words for bar in self.query(FilterBar))
         cells = form_cells(self._form.rows(advanced=self._advanced or searching), self.passes, width)
         if not self._advanced and not searching:
-            cells[f"{HEADING}advanced"] = (Text("Advanced", "#7d8794"), Text("a shows them", "#7d8794"))
-        self.query_one("#train-table", KeyedTable).fill(cells)
+            cells[ADVANCED] = (Text("Advanced", "#7d8794"), Text("a shows them", "#7d8794"))
+        self.query_one("#train-table", FormTable).fill(cells)
         self._show_help()
         if self._wide:
             self.query_one("#train-config", Static).update(highlighted(self._form.draft.document(), ".yaml"))
@@ -162,7 +160,7 @@ class TrainTab(AppTab):
         self._show_help()
 
     def _show_help(self) -> None:
-        key = self.query_one("#train-table", KeyedTable).selected
+        key = self.query_one("#train-table", FormTable).selected
         if self._form is None or key is None:
             return
         text = "" if key.startswith(HEADING) else escape(self._form.row(key).help)
@@ -176,14 +174,14 @@ class TrainTab(AppTab):
 
     def open(self) -> None:
         """Edit the selected setting; in the log, show the run's curves."""
-        key = self.query_one("#train-table", KeyedTable).selected
+        key = self.query_one("#train-table", FormTable).selected
         if self._log_shown:
             super().open()
         elif self._form is None or key is None:
             self.shell.say("The form is not ready yet.", "warning")
         elif key == "env":
             self._choose_env()
-        elif key == f"{HEADING}advanced":
+        elif key == ADVANCED:
             self.action_advanced()
         elif not key.startswith(HEADING):
             self._edit(key)
@@ -260,7 +258,7 @@ class TrainTab(AppTab):
         self._fill()
 
     def action_reset(self) -> None:
-        key = self.query_one("#train-table", KeyedTable).selected
+        key = self.query_one("#train-table", FormTable).selected
         if self._form is not None and key is not None and not key.startswith(HEADING):
             self._form.reset(key)
             self._changed()
