@@ -16,6 +16,10 @@ GROUPS = {
     "kill": ["runs/test_kill.py"],
     "compiled": ["envs/compiled"],  # numba would compile the same functions in every process
     "tabular": ["learners/tabular"],
+    "actor critic": ["learners/actor_critic"],  # 50 s of compiling; others would wait for it
+    "alphazero": ["learners/alphazero"],
+    "cloning": ["learners/bc"],
+    "memory": ["learners/engines/test_fused_memory.py"],
     "guard": ["server/auth/test_guard.py"],
     "hostile": ["server/test_hostile_requests.py"],
     "openapi": ["server/test_openapi.py"],
@@ -33,6 +37,7 @@ LONGEST = [
 # Tests that only `make test-all` runs, by the starts of their ids: each takes long, and `make test` has a quicker one
 # of what it proves.
 ONLY_IN_TEST_ALL = Path(__file__).with_name("only_in_test_all.txt").read_text(encoding="utf-8").splitlines()
+_ONLY = tuple(f"tests/{start}" for start in ONLY_IN_TEST_ALL)
 _PLACES = {PurePosixPath("tests", place): name for name, places in GROUPS.items() for place in places}
 
 
@@ -43,7 +48,7 @@ def group_of(nodeid: str) -> str | None:
 
 
 def only_in_test_all(nodeid: str) -> bool:
-    return any(nodeid.startswith(f"tests/{start}") for start in ONLY_IN_TEST_ALL)
+    return nodeid.startswith(_ONLY)
 
 
 def rank(nodeid: str, *, slow: bool) -> int:

@@ -1,12 +1,15 @@
 """Machine code never outlives the source it was made from."""
 
 import ast
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import PIPE
 
 import numba
 import numpy as np
@@ -74,6 +77,53 @@ def hits():
     assert double(2) == 4
     return sum(double.stats.cache_hits.values())
 """
+
+
+WAITING = """
+import sys
+from mosaic.core.compile_time import timer
+from mosaic.doubling import hits
+
+def begin():
+    print("begins", flush=True)
+    sys.stdin.readline()
+
+timer.on_first = begin
+print(hits(), timer.current())
+"""
+
+
+def test_processes_that_need_a_function_at_the_same_time_compile_it_once(tmp_path):
+    package = tmp_path / "mosaic"
+    shutil.copytree(compiled.SOURCES / "core", package / "core", ignore=NOT_SOURCES)
+    (package / "__init__.py").touch()
+    (package / "doubling.py").write_text(DOUBLING)
+    known = os.environ | {"PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    words = [sys.executable, "-c", WAITING]
+    with ExitStack() as ended:
+        both = [
+            ended.enter_context(subprocess.Popen(words, stdin=PIPE, stdout=PIPE, text=True, env=known))
+            for _ in range(2)
+        ]
+        assert [process.stdout.readline() for process in both] == ["begins\n"] * 2  # one compiles, one waits for it
+        for process in both:
+            print(file=process.stdin, flush=True)
+        said = {process.communicate()[0] for process in both}
+    assert said == {"0 None\n", "1 None\n"}
+
+
+def test_a_function_that_cannot_be_compiled_keeps_no_other_process_waiting(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled, "cache_folder", lambda: tmp_path)
+
+    @njit(cache=True)
+    def wrong(x):
+        return x.nothing_of_this_name
+
+    with pytest.raises(numba.TypingError):
+        wrong(1)
+    [lock] = tmp_path.rglob("*.lock")
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_pointers_are_cached_there_too_and_can_be_called_by_compiled_code(tmp_path, monkeypatch):

@@ -9,11 +9,15 @@ place wherever Mosaic is installed: another environment or checkout of the same 
 Compiled functions keep their own copies of the functions they call. numba would let copies of one function replace each
 other within a process, and copies that were optimised for different callers round differently: a process that compiles
 would compute other numbers than one that loads the same functions from the cache.
+
+Processes that need the same function at the same time compile it once: the others wait for the first and load it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -59,6 +63,46 @@ class SourceCacheImpl(CompileResultCacheImpl):
     _locator_classes = [SourceLocator, *CompileResultCacheImpl._locator_classes]  # noqa: RUF012 (as in numba)
 
 
+class CompileTurn:
+    """Lock file of the function that this process compiles, used under numba's compiler lock.
+
+    Only the outermost function has one, never those that it calls: no process waits while another waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._owner: ReadyCodeCache | None = None
+        self._descriptor = -1
+
+    def take(self, cache: ReadyCodeCache) -> bool:
+        """Wait until no other process compiles the function; False for a nested one and where nothing can be kept."""
+        if self._owner is not None:
+            return False
+        try:
+            descriptor = os.open(cache.lock_file(), os.O_RDWR | os.O_CREAT)
+        except OSError:  # a folder that cannot be written to: no process could load what this one compiles
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            try:
+                with timer.compiling(cache.function):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        self._owner, self._descriptor = cache, descriptor
+        return True
+
+    def give_back(self, cache: ReadyCodeCache) -> None:
+        if self._owner is cache:
+            self._owner = None
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open too
+            os.close(self._descriptor)
+
+
+_turn = CompileTurn()
+
+
 class ReadyCodeCache(FunctionCache):
     """Cache that loads compiled functions without loading numba's type registries first.
 
@@ -72,11 +116,37 @@ class ReadyCodeCache(FunctionCache):
         _runtime.initialize(target_context)  # the reference counting that compiled code calls
         with self._guard_against_spurious_io_errors():
             cache: _Untyped = self
-            return cache._load_overload(sig, target_context)
+            found = cache._load_overload(sig, target_context)
+            if found is None and _turn.take(self):
+                found = cache._load_overload(sig, target_context)  # compiled by another process meanwhile
+            return found
+
+    @property
+    def function(self) -> str:
+        cache: _Untyped = self
+        return str(cache._py_func.__name__)
+
+    def lock_file(self) -> Path:
+        cache: _Untyped = self
+        folder = Path(cache.cache_path)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{cache._impl.filename_base}.lock"
+
+    @contextmanager
+    def compiling_once(self) -> Iterator[None]:
+        """Let other processes compile the function from the end of the block on."""
+        try:
+            yield
+        finally:
+            _turn.give_back(self)
 
 
 class ReadyCFunc(_callbacks.CFunc):  # type: ignore[misc]
     """`cfunc` with such a cache."""
+
+    def compile(self) -> None:
+        with self._cache.compiling_once():
+            super().compile()
 
     def _compile_uncached(self) -> _Untyped:
         with timer.compiling(self.__name__):
@@ -85,7 +155,14 @@ class ReadyCFunc(_callbacks.CFunc):  # type: ignore[misc]
 
 def ready_dispatcher(dispatcher: Compiled) -> Compiled:
     """Give a function that numba has decorated this cache, before its first call."""
-    dispatcher._cache = _cache_of(dispatcher.py_func)
+    cache = dispatcher._cache = _cache_of(dispatcher.py_func)
+    compile_or_load = dispatcher.compile
+
+    def compile_once(signature: _Untyped) -> _Untyped:
+        with cache.compiling_once():
+            return compile_or_load(signature)
+
+    dispatcher.compile = compile_once
     return dispatcher
 
 
