@@ -120,6 +120,11 @@ def test_a_program_that_dies_or_is_silent_is_an_error_with_its_last_words(spec):
     [
         ("process:", r"the option 'command' is missing"),
         ("process:no-such-program --fast", r"there is no program 'no-such-program' that can be run"),
+        ("process:no-such-program", r"Name a file with its path \(\./no-such-program\)\."),
+        (
+            "process:./no-such-file",
+            r"there is no program '/.*/no-such-file' that can be run\. A file must be executable",
+        ),
         ("process:python 'bot.py", r"is not a command: No closing quotation"),
         ("process:python bot.py,folder=/no/such", r"there is no folder '/no/such'"),
         ("process:python bot.py,depth=3", r"there is no option 'depth'"),
@@ -148,3 +153,15 @@ def test_runs_keep_the_folder_and_requests_count_it_as_a_program(monkeypatch, tm
     assert with_absolute_paths(config) == config
     assert programs_of_policies({"x": "process:a", "y": "random"}) == ["agents.x: process:a"]
     assert os.getcwd() == str(tmp_path)
+
+
+def test_a_program_of_this_folder_or_another(tmp_path, monkeypatch):
+    from mosaic.policies.process import _command
+
+    (tmp_path / "bot").write_text("#!/bin/sh\n")
+    (tmp_path / "bot").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    own = [str(tmp_path / "bot"), "--level", "3"]
+    assert _command("./bot --level 3", None, "process:./bot") == own
+    monkeypatch.chdir("/")
+    assert _command("./bot --level 3", tmp_path, "process:./bot") == own

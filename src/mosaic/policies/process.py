@@ -142,12 +142,14 @@ def _command(text: str, folder: Path | None, reference: str) -> list[str]:
         program, *arguments = shlex.split(text)
     except ValueError as error:
         raise InputError(f"'{reference}' is not a command: {error}.") from error
-    named = program if "/" not in program or folder is None else str(folder / Path(program).expanduser())
-    found = shutil.which(Path(named).expanduser() if "/" in named else named)
+    is_path = "/" in program
+    named = str((folder or Path.cwd()) / Path(program).expanduser()) if is_path else program
+    found = shutil.which(named)
     if found is None:
+        path = "" if is_path else f"Name a file with its path (./{program}). "
         raise InputError(
-            f"'{reference}': there is no program '{program}' that can be run. Name a file with its path (./{program}) "
-            "and make it executable with chmod +x, or put its interpreter first (python bot.py)."
+            f"'{reference}': there is no program '{named}' that can be run. {path}A file must be executable "
+            "(chmod +x) or come after its interpreter (python bot.py)."
         )
     return [str(Path(found).absolute()), *arguments]
 

@@ -216,6 +216,12 @@ def test_the_key_is_sent_and_appears_nowhere_else(env, monkeypatch, caplog, tmp_
         assert KEY not in text
 
 
+def test_a_key_with_other_characters_is_refused(env, monkeypatch):
+    monkeypatch.setenv("MOSAIC_LLM_API_KEY", "sk-…")  # copied from a page that shortens it
+    with pytest.raises(InputError, match="The key in MOSAIC_LLM_API_KEY has characters that no key has"):
+        load_policy("llm:m,url=http://127.0.0.1:1/v1", env.spec)
+
+
 def test_keys_go_only_where_they_belong(env, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with endpoint() as served:

@@ -1,6 +1,7 @@
 """Any program becomes a run: what it prints as metrics is stored, what else it says is logged."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -143,6 +144,29 @@ def test_what_the_program_is_told(tmp_path):
         "COLOUR": "red",
     }
     assert (folder.path / "program").is_dir()
+
+
+def test_a_name_means_what_it_means_in_the_shell(tmp_path, monkeypatch):
+    other, told = tmp_path / "other", tmp_path / "told"
+    other.mkdir()
+    monkeypatch.setenv("PATH", f"{other}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    name, code = Path(sys.executable).name, f"open({str(told)!r}, 'w').write('ours')"
+    folder = script(tmp_path, [name, "-c", code])
+    (other / name).write_text(f"#!/bin/sh\necho theirs > {told}\n")
+    (other / name).chmod(0o755)
+    run(folder)
+    assert told.read_text() == "theirs\n"
+    assert f"{name} is {other / name}" in folder.log.read_text()
+
+
+def test_where_the_shell_has_no_python_ours_is_taken(tmp_path, monkeypatch):
+    told, empty = tmp_path / "told", tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.setenv("PATH", str(empty))
+    code = f"import sys; open({str(told)!r}, 'w').write(sys.executable)"
+    folder = script(tmp_path, [Path(sys.executable).name, "-c", code])
+    run(folder)
+    assert Path(told.read_text()).parent == Path(sys.executable).parent
 
 
 @pytest.mark.parametrize(

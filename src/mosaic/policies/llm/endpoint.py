@@ -119,6 +119,10 @@ def _key(url: str, host: str, name: str | None) -> str:
     found = next((key for each in names if (key := os.environ.get(each, "").strip())), "")
     if name is not None and not found:
         raise InputError(f"key_env={name}: there is no such key in the environment. Type: export {name}=…")
+    if not (found.isascii() and found.isprintable()):
+        raise InputError(
+            f"The key in {' or '.join(names)} has characters that no key has: copy the whole key of the endpoint there."
+        )
     if found and urlsplit(url).scheme == "http" and not is_loopback(host):
         raise InputError(
             f"url={url} is not encrypted, and {' or '.join(names)} is set: the key would be readable on its way. "

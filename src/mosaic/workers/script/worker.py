@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
+import sys
 from collections import deque
 from importlib.metadata import version
 from pathlib import Path
@@ -94,7 +96,11 @@ class ScriptWorker:
         assert isinstance(options, ScriptOptions)
         context.heartbeat.every_s = None  # the program's own reports are forwarded, and nothing else is known
         context.patience.declare(options.patience_s + _AFTERWARDS_S)
-        with Program(options.command, options.cwd, _environment(context, options)) as program:
+        environment = _environment(context, options)
+        name = options.command[0]
+        if "/" not in name and (found := shutil.which(name, path=environment["PATH"])):
+            log(f"{name} is {found}")
+        with Program(options.command, options.cwd, environment) as program:
             listener = Listener(context, context.folder.path / FILES)
             why = _listen(context, program, listener, options.patience_s)
             listener.end()
@@ -173,7 +179,9 @@ def _environment(context: WorkerContext, options: ScriptOptions) -> dict[str, st
         ours["MOSAIC_RESUME_FROM"] = str(context.resume_from.path)
         ours["MOSAIC_RESUME_ENV_STEPS"] = str(context.resume_from.env_steps)
     mark = {name: os.environ[name] for name in ("MOSAIC_RUN",) if name in os.environ}  # identifies leftover processes
-    return {**os.environ, "PYTHONUNBUFFERED": "1", **options.env, **ours, **mark}
+    # A name means what it means in the shell; Mosaic's own Python serves where the shell has none of that name.
+    path = os.pathsep.join(filter(None, [os.environ.get("PATH"), str(Path(sys.executable).parent)]))
+    return {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **options.env, **ours, **mark}
 
 
 def _outcome(code: int) -> str:
