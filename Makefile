@@ -7,7 +7,7 @@ MARKS  ?= not slow or chosen
 # Two more than there are cores: a third of the tests' time is waiting for processes, and others run meanwhile.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 2)
 PORTABLE_TESTS := tests/core/test_system.py tests/runs/test_processes.py tests/runs/test_kill.py tests/runs/test_supervisor_guard.py tests/runs/test_run.py
-BENCHMARKS ?= runner inference serving runs tabular ppo dqn imitation fastlane web tui rllib godot sb3
+BENCHMARKS ?= runner inference serving runs tabular ppo dqn continuous imitation search fastlane web tui rllib godot sb3 scale gpu
 
 # The tests start hundreds of Python processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -25,6 +25,9 @@ import os
 import tempfile
 from typing import Any, NamedTuple
 
+import torch
+from figures import note_failure, note_figure, note_skipped
+
 import mosaic
 
 
@@ -99,13 +102,20 @@ def main() -> None:
     asked = parser.parse_args()
     if unknown := set(asked.rows) - ROWS.keys():
         parser.error(f"There is no row {', '.join(sorted(unknown))}. Rows: {', '.join(ROWS)}.")
+    if asked.device.startswith("cuda") and not torch.cuda.is_available():
+        print("There is no CUDA device here: nothing is measured.")
+        for name in asked.rows or ROWS:
+            note_skipped(name, "there is no CUDA device here")
+        return
     missed = []
     for name in asked.rows or ROWS:
         found = measure(name, asked)
         if found["reached"] is None or found["reached"] < GATES[name]:
             missed.append(name)
+            note_failure(name, "it did not learn: the gate failed")
             print(f"The gate of {name} failed, so its speed means nothing.")
         else:
+            note_figure(name, "M steps/s", [found["env_steps_per_s"] / 1e6])
             print(f"{name}: {found['env_steps_per_s'] / 1e6:,.1f} M steps/s with learning")
     if missed:
         raise SystemExit(1)

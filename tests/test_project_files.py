@@ -64,6 +64,13 @@ def test_sections_of_the_changelog_are_dated():
     assert dates == sorted(dates, reverse=True)
 
 
+def test_make_bench_runs_every_benchmark():
+    """The smoke benchmark has a target of its own."""
+    (line,) = re.findall(r"^BENCHMARKS \?= (.+)$", (ROOT / "Makefile").read_text(), re.M)
+    helpers = {"figures", "row_table"}
+    assert {*line.split(), "smoke"} == {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - helpers
+
+
 def test_what_benchmarks_import_is_installed_by_setup():
     """Peers that need an environment of their own are run as files; all others share ours, so `make setup` has them."""
     extras = PROJECT["project"]["optional-dependencies"]

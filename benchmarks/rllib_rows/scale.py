@@ -57,12 +57,15 @@ class Estimate(NamedTuple):
         return {name: part / self.whole_s for name, part in parts.items()}
 
 
-def estimate(runners: int, seen: dict[str, Any]) -> Estimate:
-    """Compute an iteration: every runner has a core and samples as much as the one did, the driver works for each."""
+def estimate(runners: int, seen: dict[str, Any], cores: int | None = None) -> Estimate:
+    """Compute an iteration: every runner samples as much as the one did, and the driver works for each of them.
+
+    Every runner has a core of its own, or runners share the cores of a machine that has fewer.
+    """
     aggregate_s = (seen["aggregate_many_s"] - seen["copy_many_s"]) / MANY
     return Estimate(
         runners * seen["steps"],
-        seen["sample_s"],
+        seen["sample_s"] * max(1.0, runners / (cores or runners)),
         runners * (seen["unpack_s"] + aggregate_s + seen["call_s"]) + seen["sync_s"],
         runners * seen["update_s"],
     )

@@ -102,13 +102,23 @@ def driver_full_at(seen: Costs) -> float:
 
 
 def checked_runners(costs: Costs) -> Table:
-    seen = costs["runners"]["cartpole"]
-    rows: Table = [("runners, CartPole", "driver and learner, a step: computed", "measured", "ratio", "steps/s")]
+    """Compare the model with runs on this machine, whose runners share its cores."""
+    seen, cores = costs["runners"]["cartpole"], int(costs["machine"].split()[0])
+    rows: Table = [
+        (
+            "runners, CartPole",
+            "driver and learner, a step: computed",
+            "measured",
+            "steps/s: computed",
+            "measured",
+            "ratio",
+        )
+    ]
     for count, measured in sorted((int(count), found) for count, found in costs["measured_runners"].items()):
-        found = estimate(count, dict(seen))
-        us = 1e6 * (found.driver_s + found.learner_s) / found.steps
-        ratio = f"{measured['us'] / us:.2f}"
-        rows.append((str(count), f"{us:.0f} µs", f"{measured['us']:.0f} µs", ratio, f"{measured['per_s']:,.0f}"))
+        found = estimate(count, dict(seen), cores)
+        us, per_s = 1e6 * (found.driver_s + found.learner_s) / found.steps, found.steps / found.whole_s
+        spent, speed = f"{measured['us']:.0f} µs", f"{measured['per_s']:,.0f}"
+        rows.append((str(count), f"{us:.0f} µs", spent, f"{per_s:,.0f}", speed, f"{measured['per_s'] / per_s:.2f}"))
     return rows
 
 

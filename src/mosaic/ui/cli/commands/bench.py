@@ -71,7 +71,12 @@ def bench(
     if json:
         print_json({"machine": about, "figures": figures, "failed": failed})
     else:
-        print_table(f"{len(figures)} figures", list(COLUMNS), rows(figures), ["ours", "ratio (95 %)"])
+        print_table(
+            "1 figure" if len(figures) == 1 else f"{len(figures)} figures",
+            list(COLUMNS),
+            rows(figures),
+            ["ours", "ratio (95 %)"],
+        )
         note(f"Written: {', '.join(map(str, written))}")
     wrong = missed(figures)
     if wrong or failed:
