@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(page for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if "reference" not in page.parts)
+FOLDERS = ("docs", "examples", "deploy")
+PAGES = sorted(
+    page
+    for page in [ROOT / "README.md", *(found for folder in FOLDERS for found in ROOT.glob(f"{folder}/**/*.md"))]
+    if "reference" not in page.parts
+)
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 
 
