@@ -112,6 +112,19 @@ def test_processes_that_need_a_function_at_the_same_time_compile_it_once(tmp_pat
     assert said == {"0 None\n", "1 None\n"}
 
 
+def test_a_process_that_never_ends_its_compilation_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(compiled, "WAIT_FOR_OTHERS_S", 0.01)
+
+    @njit(cache=True)
+    def one(x):
+        return x + 1
+
+    with one._cache.lock_file().open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert one(1) == 2
+
+
 def test_a_function_that_cannot_be_compiled_keeps_no_other_process_waiting(tmp_path, monkeypatch):
     monkeypatch.setattr(compiled, "cache_folder", lambda: tmp_path)
 

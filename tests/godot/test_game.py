@@ -100,4 +100,4 @@ def test_it_ends_when_asked_and_when_the_trainer_has_gone():
         with raw_game() as game:
             game.ask("env_info")
             leave(game)
-            assert game.process.wait(30) == 0
+            assert game.process.wait(60) == 0

@@ -39,7 +39,7 @@ def assert_no_gap(run: Run) -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def eventually(true: Callable[[], bool], within_s: float = 20.0) -> bool:
+def eventually(true: Callable[[], bool], within_s: float = 60.0) -> bool:
     """Whether it became true before the deadline; another process decides."""
     deadline_s = monotonic() + within_s
     while not true():

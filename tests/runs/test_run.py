@@ -236,8 +236,8 @@ def test_nothing_survives_a_stop(trainer: Trainer, rogue: str) -> None:
     assert worker is not None
     assert os.getsid(child.pid) != os.getsid(worker.pid)
     run.stop(patience_s=1.0, wait=False)
-    assert eventually(lambda: not is_alive(child) and not is_alive(worker), within_s=1.0 + 2.0)
-    assert run.wait(20) is State.STOPPED
+    assert eventually(lambda: not is_alive(child) and not is_alive(worker), within_s=60)
+    assert run.wait(60) is State.STOPPED
     assert run.reason == "asked to stop (it did not stop within 1 s and was killed)"
     assert run.forced
     assert run.record().attempts[0].exit == -signal.SIGKILL
@@ -253,14 +253,14 @@ def test_the_leftovers_of_a_lost_run_are_ended_before_it_goes_on(trainer: Traine
     supervisor = run.record().attempts[0].supervisor
     assert supervisor is not None
     os.kill(supervisor.pid, signal.SIGKILL)
-    assert run.wait(20) is State.LOST
+    assert run.wait(60) is State.LOST
     run.resume()
     assert not [process for process in old if is_alive(process)]
     assert run.record().attempts[0].reason == "its supervisor died"
     supervisor = run.record().attempts[1].supervisor
     assert supervisor is not None
     os.kill(supervisor.pid, signal.SIGKILL)
-    assert run.wait(20) is State.LOST
+    assert run.wait(60) is State.LOST
     run.stop()
     assert not marked(run.id)
     run.delete()
@@ -341,7 +341,7 @@ def test_a_supervisor_that_fails_takes_its_worker_with_it(trainer: Trainer) -> N
     run = trainer.submit(toy(), start=False)
     run.folder.config.write_text("{")
     run.start()
-    assert run.wait(20) is State.FAILED
+    assert run.wait(60) is State.FAILED
     assert run.reason
     assert not marked(run.id)
 

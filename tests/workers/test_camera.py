@@ -63,7 +63,7 @@ def test_a_picture_comes_with_its_numbers(freezes):
     context = Context(FrameRequest(env=2))
     with Camera(context, Scene(freezes=freezes)) as camera:
         camera.glance()
-        assert context.shown.wait(20)
+        assert context.shown.wait(60)
     ((rgb, facts),) = context.frames
     assert rgb.shape == (4, 6, 3)
     assert facts == {"step": 100, "episode": 3, "env": 2, "agent": "", "reward": 0.5, "ret": 1.5}
@@ -74,16 +74,16 @@ def test_the_thread_draws_while_the_training_goes_on():
 
     def draw():
         drawing.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return PICTURE
 
     context = Context()
     with Camera(context, Scene(freezes=True, draw=draw)) as camera:
         camera.glance()
-        assert drawing.wait(20)
+        assert drawing.wait(60)
         camera.glance()  # busy: returns at once, and no second picture waits
         go_on.set()
-        assert context.shown.wait(20)
+        assert context.shown.wait(60)
     assert len(context.frames) == 1
 
 

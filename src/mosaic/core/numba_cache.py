@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Event
+from time import monotonic
 from typing import Any, TypeAlias
 
 import numba
@@ -74,24 +76,29 @@ class CompileTurn:
         self._descriptor = -1
 
     def take(self, cache: ReadyCodeCache) -> bool:
-        """Wait until no other process compiles the function; False for a nested one and where nothing can be kept."""
+        """Wait until no other process compiles the function; False for a nested one, and where waiting is of no use."""
         if self._owner is not None:
             return False
         try:
             descriptor = os.open(cache.lock_file(), os.O_RDWR | os.O_CREAT)
         except OSError:  # a folder that cannot be written to: no process could load what this one compiles
             return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            try:
-                with timer.compiling(cache.function):
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
-            except BaseException:
-                os.close(descriptor)
-                raise
+        if not self._lock(descriptor, cache.function):
+            os.close(descriptor)
+            return False
         self._owner, self._descriptor = cache, descriptor
         return True
+
+    def _lock(self, descriptor: int, function: str) -> bool:
+        if _try_lock(descriptor):
+            return True
+        with timer.compiling(function):
+            deadline_s, pause = monotonic() + WAIT_FOR_OTHERS_S, Event()
+            while monotonic() < deadline_s:
+                pause.wait(0.05)
+                if _try_lock(descriptor):
+                    return True
+        return False
 
     def give_back(self, cache: ReadyCodeCache) -> None:
         if self._owner is cache:
@@ -100,7 +107,17 @@ class CompileTurn:
             os.close(self._descriptor)
 
 
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 _turn = CompileTurn()
+# Then this process compiles the function too: the other may be suspended, or have far less of the cores.
+WAIT_FOR_OTHERS_S = 60.0
 
 
 class ReadyCodeCache(FunctionCache):
