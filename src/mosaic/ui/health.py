@@ -54,7 +54,7 @@ _EXTRAS = {  # extra → the modules it installs, each with its distribution
         "websockets": "websockets",
     },
     "gym": {"pygame": "pygame-ce", "Box2D": "Box2D"},
-    "mujoco": {"mujoco": "mujoco", "imageio": "imageio"},
+    "mujoco": {"mujoco": "mujoco", "imageio": "imageio", "packaging": "packaging"},
     "classic": {"chess": "chess", "rlcard": "rlcard", "shimmy": "shimmy", "pyspiel": "open-spiel"},
     "sisl": {"pymunk": "pymunk", "Box2D": "Box2D"},
     "butterfly": {"pymunk": "pymunk", "pygame": "pygame-ce"},

@@ -165,6 +165,15 @@ def test_a_picture_that_cannot_be_drawn_says_what_to_install():
     env.close()
 
 
+@pytest.mark.parametrize("package", ["imageio", "packaging.version"])  # imported by Gymnasium's renderer
+def test_a_part_of_the_extra_that_is_missing_is_named(monkeypatch, package):
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.mujoco")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"Hopper-v5 needs .*'{package}'.* pip install 'mosaic-rl\[mujoco\]'"):
+        make_env("gym/Hopper-v5")
+
+
 def test_without_the_extra_it_is_named(monkeypatch):
     for name in [name for name in sys.modules if name.startswith(("mujoco", "gymnasium.envs.mujoco"))]:
         monkeypatch.delitem(sys.modules, name)

@@ -78,7 +78,13 @@ def _make(name: str, options: dict[str, Any]) -> gymnasium.Env[Observation, Acti
         raise MissingExtraError(f"gym/{name} needs a package that is not installed. Type: {line}") from error
     except TypeError as error:
         raise refused_options(f"gym/{name}", options, error) from error
-    except (NameNotFound, NamespaceNotFound, VersionNotFound, ModuleNotFoundError) as error:
+    except ModuleNotFoundError as error:
+        lines = [line for prefix, (_, line) in _NEEDS.items() if _source(name).startswith(prefix)]
+        if not lines:
+            raise InputError(f"gym/{name}: {error}") from error
+        needed = f"gym/{name} needs the Python package '{error.name}', which is not installed."
+        raise MissingExtraError(f"{needed} Type: {lines[0]}") from error
+    except (NameNotFound, NamespaceNotFound, VersionNotFound) as error:
         raise InputError(f"gym/{name}: {error}") from error
     except Exception as error:
         if not options:
