@@ -15,7 +15,8 @@ from playwright.sync_api import Browser, expect
 from mosaic.runs.trainer import Trainer
 from mosaic.store.store import Store
 from mosaic.telemetry.frames.writer import FrameWriter
-from tests.ui.web.web_kit import Tab, WebServer, end_runs, toy, wait_for_colour
+from tests.ui.web import web_kit
+from tests.ui.web.web_kit import Tab, WebServer, check_accessible, end_runs, toy, wait_for_colour
 
 pytestmark = pytest.mark.slow
 CURVE = ".nicegui-echart canvas"
@@ -170,6 +171,30 @@ def test_a_page_outlives_a_reload_and_its_server(chromium: Browser, tmp_path: Pa
     tab.close()
     end_runs(tmp_path / "home")
     again.end()
+
+
+def test_what_is_not_installed_is_an_option(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    examine = """
+from mosaic.ui.health import Finding
+def examine():
+    option = Finding("extra wandb", False, "without wandb", "pip install 'mosaic-rl[wandb]'", optional=True)
+    return [Finding("numpy", True, "2.0"), option, Finding("extra mcp", False, "mcp does not load", "pip install x")]
+"""
+    monkeypatch.setattr(web_kit, "SERVE", web_kit.SERVE.replace("from mosaic.ui.health import examine\n", examine))
+    server = WebServer(tmp_path / "home")
+    tab = Tab(chromium, server)
+    page = tab.open("/")
+    expect(page.locator(".h-doc", has=page.locator(".warn"))).to_have_text(
+        "mcp is broken: mcp does not loadpip install x"
+    )
+    command = page.get_by_text("pip install 'mosaic-rl[wandb]'")
+    expect(command).to_be_hidden()
+    page.get_by_text("1 optional part is not installed").click()
+    expect(command).to_be_visible()
+    check_accessible(page)
+    tab.check()
+    tab.close()
+    server.end()
 
 
 def test_an_unknown_run_says_so(tab: Tab, server: WebServer) -> None:

@@ -15,7 +15,7 @@ from mosaic.server.context import ServerSettings
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.event import encode
 from mosaic.telemetry.events.writer import EventWriter
-from mosaic.ui.web.data.facts import last_iteration
+from mosaic.ui.web.data.facts import last_iteration, start_phases
 from mosaic.ui.web.series_api import add_series_routes
 
 CONFIG = {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy", "total_timesteps": 100}}
@@ -100,6 +100,15 @@ def test_the_last_iteration_is_found_behind_other_events(client: TestClient) -> 
     with folder.metrics.open("ab") as file:
         file.write(encode({"kind": "ended", "seq": 3, "attempt": 1, "timestamp": 1.0}) + b"\n" + b'{"kind":"iteration')
     assert last_iteration(folder)["episode_reward_mean"] == 7.0
+
+
+def test_damaged_lines_are_skipped(client: TestClient) -> None:
+    app: Any = client.app
+    folder = app.state.context.store.resolve(made(client, [1.0, 7.0]))
+    whole = folder.metrics.read_bytes()
+    folder.metrics.write_bytes(b'\x00\xff "iteration"\n' + whole + b'{"kind":"iteration","seq":"\n')
+    assert last_iteration(folder)["episode_reward_mean"] == 7.0
+    assert start_phases(folder, 0.0)[-1][1].startswith("First report")
 
 
 def test_a_report_by_the_clock_keeps_the_split_of_the_last_whole_iteration(client: TestClient) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from threading import Lock
 from time import monotonic
@@ -26,6 +26,7 @@ from mosaic.store.state import LIVE
 from mosaic.store.views import CurvePoints, RunDetails, curve_of, details_of
 from mosaic.telemetry.curves.curves import Curves
 from mosaic.telemetry.events.event import MetricEvent
+from mosaic.telemetry.events.journal import whole_events
 from mosaic.ui.cli.group_results import settings_key
 from mosaic.ui.series import seed_group
 from mosaic.ui.web.data.draft import Checked, check
@@ -47,11 +48,15 @@ def _newest(folder: RunFolder, *kinds: str) -> Iterator[MetricEvent]:
         lines = file.read(_BYTES).split(b"\n")
     whole = lines[:-1] if length <= _BYTES else lines[1:-1]  # the first may be cut off, the last is still being written
     words = [f'"{kind}"'.encode() for kind in kinds]
-    for line in reversed(whole):
-        if any(word in line for word in words):
-            event: MetricEvent = json.loads(line)
-            if event.get("kind") in kinds:
-                yield event
+    named = [line for line in whole if any(word in line for word in words)]
+    for event in reversed(_readable(named)):
+        if event["kind"] in kinds:
+            yield event
+
+
+def _readable(lines: Iterable[bytes]) -> list[MetricEvent]:
+    """Return the events of these lines, without damaged ones."""
+    return whole_events(b"".join(line + b"\n" for line in lines)).found
 
 
 def last_iteration(folder: RunFolder) -> Iteration:
@@ -82,9 +87,8 @@ def start_phases(folder: RunFolder, queued_at: float) -> list[tuple[float, str]]
         return found
     with folder.metrics.open("rb") as file:
         lines = file.read(_START_BYTES).split(b"\n")[:-1]
-    for line in lines:
-        event: MetricEvent = json.loads(line)
-        match event.get("kind"):
+    for event in _readable(lines):
+        match event["kind"]:
             case "started":
                 found.append((event["timestamp"], "The worker's process has started"))
             case "compiling" if found[-1][1].startswith(_COMPILING):  # the last one says how long it took

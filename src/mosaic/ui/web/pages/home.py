@@ -205,10 +205,10 @@ def _findings(found: list[FindingRow]) -> None:
         with box("h-found", "details"):
             raw(f"{icon('plus')}<span>{not_installed(len(options))}</span>", "", "summary")
             for finding in options:
-                _command_line(finding, "", f' <span class="faint">{escape(finding.detail)}</span>')
+                _command_line(finding)
 
 
-def _command_line(finding: FindingRow, sign: str, words: str) -> None:
+def _command_line(finding: FindingRow, sign: str = "", words: str = "") -> None:
     """Show a part, what is said about it, and the command that installs it."""
     with box("h-doc"):
         if sign:

@@ -20,7 +20,7 @@ from mosaic.ui.web.data.chart_groups import measure_title
 
 _REFRESH_S = 4.0
 _WIDTH, _HEIGHT, _MARGIN = 960, 300, 70
-_NARROW, _ROW = 330, 76  # of the drawing for a phone: its width, and the room of an axis
+_NARROW, _ROW = 330, 92  # of the drawing for a phone: its width, and the room of an axis
 _ANCHORS = {0.0: "start", 1.0: "end"}  # of marks at the ends of a lying axis
 _BESIDE = {0.0: 13, 1.0: -7}  # of marks at the ends of an axis: below and above the lines that end there
 _PILLS = {"done": "finished", "waiting": "queued"}
@@ -87,7 +87,7 @@ class _SearchPage:
         found = self._details
         self._frame.title(("Tune", "/tune"), found.search_id, state=_PILLS.get(found.state, found.state))
         aim = (
-            f"{'greatest' if found.mode == 'max' else 'least'} {measure_title(found.metric.replace('.', '/')).lower()}"
+            f"{'highest' if found.mode == 'max' else 'lowest'} {measure_title(found.metric.replace('.', '/')).lower()}"
         )
         method = " ".join(filter(None, (found.worker, found.algorithm)))
         facts = f"{len(found.trials)} of {found.planned} trials · {method} · {found.scheduler} · {aim}"

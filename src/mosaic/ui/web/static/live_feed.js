@@ -215,7 +215,7 @@ export default {
       if (!single) return void table?.remove();
       table ??= element.appendChild(Object.assign(document.createElement("div"), { className: "r-single" }));
       table.tabIndex = 0;
-      const rows = curves.map(({ name, place, series: { x, mean } }) => `<tr title="${escape(name)}"><td>${curves.length > 1 ? key(look(place)) : ""}${short(last(mean), 4)}</td>${curves.length > 1 ? `<th scope="row">${escape(trim(name))}</th>` : ""}<td class="faint">at ${axis.format(x[0])} ${axis.name}</td></tr>`);
+      const rows = curves.map(({ name, place, series: { x, mean } }) => `<tr title="${escape(name)}"><td>${curves.length > 1 ? key(look(place)) : ""}${short(last(mean), 4)}</td>${curves.length > 1 ? `<th scope="row">${escape(trim(name))}</th>` : ""}<td class="faint">at ${axis.format(x[0])}${curves.length > 1 ? "" : ` ${axis.name}`}</td></tr>`);
       table.innerHTML = `<table aria-label="${escape(chart.title)}"><tbody>${rows.join("")}</tbody></table>`;
     },
     marks() { // of runs: the stages of a seed group begin at different points

@@ -72,10 +72,12 @@ class EnvPicker:
         self._cards: dict[EnvID, ui.html] = {}
         self._entries = {entry.id: entry for entry in in_order(catalog())}
         self._reachable = chosen if chosen in self._entries else next(iter(self._entries))  # a file may name any env
-        families = dict.fromkeys(entry.partition("/")[0] for entry in sorted(self._entries))
+        families = {
+            name: name.partition(":")[0] for name in (entry.partition("/")[0] for entry in sorted(self._entries))
+        }
         with panel("Environment") as end:
             with end.classes("wraps"):
-                Segmented([_ALL, *families], _ALL, self._filter_family, "Family").classes("hide-phone")
+                Segmented({_ALL: _ALL, **families}, _ALL, self._filter_family, "Family").classes("hide-phone")
                 label = f"Search {len(self._entries)} environments"
                 text_input(label, self._filter_text, glyph="search").style("width:220px")
             self._grid = box("t-grid").props('role=group aria-label="Environments" data-arrows')
