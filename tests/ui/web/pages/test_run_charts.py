@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from playwright.sync_api import Page, expect
 
 from mosaic.runs.trainer import Trainer
 from mosaic.store.views import UsagePoints
+from mosaic.telemetry.events.writer import EventWriter
 from mosaic.ui.web.pages.run.usage import round_up, usage_charts
 from tests.in_process import trained_here
 from tests.ui.web.web_kit import Tab, WebServer, keep_picture, toy
@@ -36,6 +39,45 @@ def choose(page: Page, titles: list[str]) -> None:
     for title in titles:
         page.get_by_role("option", name=title, exact=True).click()
     page.keyboard.press("Escape")
+
+
+SERIES = """() => {
+  const chart = getElement(document.querySelector(".nicegui-echart"))?.chart;
+  const { series = [], yAxis = [] } = chart?.getOption() ?? {};
+  const lines = series.filter((one) => one?.type === "line").map(({ name, lineStyle }) => [name, lineStyle.opacity]);
+  return { lines, scale: yAxis[0]?.type };
+}"""
+
+
+def wait_for_series(page: Page, condition: str) -> None:
+    """Wait until the first chart fulfils a condition on its `lines`, as (name, opacity), and its `scale`."""
+    page.wait_for_function(f"() => {{ const {{ lines, scale }} = ({SERIES})(); return {condition}; }}")
+
+
+@pytest.mark.slow
+def test_curves_are_hidden_pinned_and_logarithmic(tab: Tab, server: WebServer) -> None:
+    apart = {"num_env_runners": 10_000}  # more than there are: the server leaves it where it is
+    run = Trainer(server.home).submit(toy(40, name="several", resources=apart), start=False)
+    run.stop()
+    with EventWriter(run.folder.metrics, attempt=1) as writer:
+        for step in range(1, 31):
+            policies = {f"policy_{number}": {"rating": 100.0 * number + step} for number in (10, 2, 1)}
+            writer.report(kind="iteration", env_steps=10 * step, episode_reward_mean=0.5, policies=policies)
+    page = tab.open(f"/runs/{run.id}")
+    page.get_by_role("combobox", name="Measure").click()
+    page.get_by_role("option", name="Rating", exact=True).click()
+    names = [f"policy_{number}" for number in (1, 2, 10)]
+    wait_for_series(
+        page, f"JSON.stringify(lines.map(([name]) => name)) === '{json.dumps(names, separators=(',', ':'))}'"
+    )
+    expect(page.locator(".r-chip b")).to_have_text(names)
+    page.get_by_label("Pin policy_2").click()
+    wait_for_series(page, "lines.every(([name, opacity]) => (opacity === 1) === (name === 'policy_2'))")
+    page.get_by_title("Hide or show policy_10").click()
+    wait_for_series(page, "lines.length === 2")
+    page.get_by_role("button", name="log scale").click()
+    wait_for_series(page, "scale === 'log'")
+    tab.check()
 
 
 @pytest.mark.slow

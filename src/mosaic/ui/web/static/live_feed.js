@@ -227,11 +227,12 @@ export default {
     curves({ lines }) {
       const stride = this.stride || Math.max(1, ...this.charts.map((chart) => chart.lines.length));
       const found = [];
+      const pins = [...this.sources, ...lines].some(({ label }) => label === this.pinned); // else this chart stays as it is
       this.sources.forEach((source, i) => lines.forEach((line) => {
         const series = this.data.get(source.ref + "\n" + line.metric);
         const many = this.sources.length > 1;
         const name = lines.length === 1 ? source.label : many ? `${source.label} · ${line.label}` : line.label;
-        const aside = this.pinned !== null && this.pinned !== line.label && this.pinned !== source.label;
+        const aside = pins && this.pinned !== line.label && this.pinned !== source.label;
         if (series && !this.hidden.has(line.label) && !this.hidden.has(source.label)) found.push({ name, key: source.ref + line.metric, place: i * stride + line.place, series, aside });
       }));
       return found;
