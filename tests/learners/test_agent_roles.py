@@ -142,8 +142,9 @@ def test_what_does_not_fit_is_refused_with_the_reason():
     assert refusal(TICTACTOE, agents={"player_2": "human"}) == (
         "A person cannot play player_2 while a policy trains: training plays thousands of steps in a second. "
         "Train without it, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest. To learn from what "
-        "people do, type --algo dagger --set training.params.expert=human --demo NAME; or let a program own the env "
-        "and report it with log_action: mosaic train external:PORT"
+        "people do, type --algo dagger --set training.params.expert=human --demo NAME; or train on games with a "
+        "person: mosaic train external:PORT --set environment.options.env=classic/tictactoe_v3 --agent player_2=human, "
+        "which waits for a program that reports what the person does (docs/external.md)"
     )
     assert refusal(TICTACTOE, agents={"*": "random"}) == (
         "There is nothing to learn: every agent of classic/tictactoe_v3 has a fixed policy. Leave one --agent out."

@@ -241,3 +241,26 @@ def test_a_run_is_trained_and_resumed_by_a_program_that_stays(address: str, home
     after = find_checkpoint(run.folder, "latest")
     assert after.env_steps >= 900
     assert after.manifest.spaces == spec_spaces(make_env(CARTPOLE).spec)
+
+
+@pytest.mark.slow
+def test_a_run_trains_one_agent_on_games_in_which_a_person_plays_the_other(
+    address: str, home: Path, runs_here: None
+) -> None:
+    port, board = address.rpartition(":")[2], "classic/tictactoe_v3"
+    config = external_config(
+        board,
+        environment={"env_id": f"external:{port}"},
+        training={"total_timesteps": 200, "params": {"n_steps": 32, "batch_size": 32}},
+        agents={"player_2": "human"},
+    )
+    script = Path(__file__).parents[2] / "examples" / "scripts" / "play_while_training.py"
+    with subprocess.Popen([sys.executable, script, port, board, "player_2", "random"]) as program:
+        try:
+            run = trained_here(home, config)
+        finally:
+            program.kill()
+    assert run.state == "finished"
+    found = find_checkpoint(run.folder, "latest")
+    assert found.env_steps >= 200
+    assert [entry.agents for entry in found.manifest.policies.values()] == [("player_1",)]

@@ -183,8 +183,10 @@ def _check_policies(agent: AgentID, policies: Sequence[PolicyID], config: RunCon
             raise InputError(
                 f"A person cannot play {agent} while a policy trains: training plays thousands of steps in a second. "
                 "Train without it, then type: mosaic play ENV --agent NAME=human --agent OTHER=run:latest. To learn "
-                "from what people do, type --algo dagger --set training.params.expert=human --demo NAME; or let a "
-                "program own the env and report it with log_action: mosaic train external:PORT"
+                "from what people do, type --algo dagger --set training.params.expert=human --demo NAME; or train on "
+                "games with a person: mosaic train external:PORT --set environment.options.env="
+                f"{config.environment.id} --agent {agent}=human, which waits for a program that reports what the "
+                "person does (docs/external.md)"
             )
         if _is_fixed(policy):
             parse_policy(policy)  # rejects unknown options
