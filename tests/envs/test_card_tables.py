@@ -105,5 +105,19 @@ def test_the_own_seat_is_the_last_one_of_the_text() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("env_id", "endings"),
+    [
+        ("classic/leduc_holdem_v4", {"player_0 folded", "player_1 folded", "the better hand at the showdown"}),
+        ("classic/gin_rummy_v4", {"gin", "a knock", "the stock is used up"}),
+        ("classic/hanabi_v5", {"all lives are lost"}),  # random play never gets as far as the end of the deck
+    ],
+)
+def test_the_last_table_says_how_the_game_ended(env_id: str, endings: set[str]) -> None:
+    told = {[shown(env, SPECTATOR).ending for env in positions(env_id, seed, steps=1000)][-1] for seed in range(4)}
+    assert told
+    assert told <= endings
+
+
 def test_other_envs_have_no_table() -> None:
     assert table_of(make_env("classic/tictactoe_v3"), EVERYTHING) is None

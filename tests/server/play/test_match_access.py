@@ -52,6 +52,30 @@ def test_a_stranger_reassigns_nothing_and_learns_no_key(client: TestClient) -> N
         assert owner.state["news"] == []
 
 
+def test_a_spectator_does_not_control_the_match_of_others(client: TestClient) -> None:
+    match_id = open_match(client, TICTACTOE, {"*": "human"})
+    agents = ("player_1", "player_2")
+    with screen(client, match_id, *agents, owner=False) as player, screen(client, match_id, owner=False) as spectator:
+        for kind, more in (
+            ("pause", {"on": True}),
+            ("step", {}),
+            ("restart", {}),
+            ("record", {"on": True}),
+            ("demo", {"name": "mine"}),
+        ):
+            spectator.send(kind, **more)
+            assert spectator.until_refused() == "You watch this match: its players and its owner control it."
+        player.send("pause", on=True)
+        spectator.until(lambda s: s["paused"])
+        with screen(client, match_id) as owner:
+            owner.send("pause", on=False)
+            spectator.until(lambda s: not s["paused"])
+    policies_alone = open_match(client, TICTACTOE, {"*": "random"})
+    with screen(client, policies_alone, owner=False) as spectator:
+        spectator.send("pause", on=True)
+        spectator.until(lambda s: s["paused"])
+
+
 def test_the_holder_and_the_owner_reassign_and_both_are_told(client: TestClient) -> None:
     match_id = open_match(client, TICTACTOE, {"*": "human"})
     with screen(client, match_id) as owner:

@@ -18,6 +18,7 @@ _ROUNDS = ("before the flop", "flop", "turn", "river", "showdown")
 _LEDUC_ROUNDS = ("first round", "second round", "showdown")
 _COLOURS = {"R": "red", "Y": "yellow", "G": "green", "W": "white", "B": "blue"}
 _FULL_HAND = 10  # of gin rummy
+_GIN_ENDINGS = {"GinAction": "gin", "KnockAction": "a knock", "DeclareDeadHandAction": "the stock is used up"}
 
 
 def has_table(env_id: EnvID) -> bool:
@@ -61,7 +62,9 @@ def _poker(game: Any, agents: Agents, sight: Sight, public: CardRow, rounds: Seq
         seats.append(Seat(agent, (CardRow("Hand", cards),), tuple(facts)))
     pot = sum(player.in_chips for player in game.players)
     stage = rounds[min(game.round_counter, len(rounds) - 1)]
-    return CardTable(tuple(seats), (public,), (Fact("pot", str(pot)), Fact("round", stage)))
+    folded = next((seat.agent for seat in seats if Fact("status", "folded") in seat.facts), None)
+    ending = f"{folded} folded" if folded else "the better hand at the showdown" if stage == rounds[-1] else ""
+    return CardTable(tuple(seats), (public,), (Fact("pot", str(pot)), Fact("round", stage)), ending)
 
 
 def _gin_rummy(raw: Any, agents: Agents, sight: Sight) -> CardTable:
@@ -80,7 +83,8 @@ def _gin_rummy(raw: Any, agents: Agents, sight: Sight) -> CardTable:
         CardRow("Discard pile", (discards[0] if discards else empty_place(),), f"{len(discards)} cards"),
         CardRow("Below the top", tuple(discards[1:]), "" if discards[1:] else "none", small=True),
     )
-    return CardTable(tuple(seats), middle)
+    went_out = type(current.going_out_action).__name__
+    return CardTable(tuple(seats), middle, ending=_GIN_ENDINGS.get(went_out, ""))
 
 
 def _open_hand(agent: AgentID, player: Any) -> Seat:
@@ -138,6 +142,7 @@ def _hanabi(raw: Any, agents: Agents, sight: Sight) -> CardTable:
             Fact("lives", given["Life tokens"].strip()),
             Fact("cards in the deck", given["Deck size"].strip()),
         ),
+        "all lives are lost" if given["Life tokens"].strip() == "0" else f"{score} points",
     )
 
 

@@ -87,6 +87,7 @@ class CardTable:
     seats: tuple[Seat, ...]  # in the order of the env's agents
     middle: tuple[CardRow, ...]
     facts: tuple[Fact, ...] = ()
+    ending: str = ""  # how the game ends or has ended, in words; empty where there is nothing to add to the result
 
 
 def table_json(table: CardTable) -> Json:

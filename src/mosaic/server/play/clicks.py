@@ -61,6 +61,11 @@ class Choice:
     spots: tuple[Spot, ...]
 
     @property
+    def text(self) -> str:
+        """Return the label of its button, or of the action where several spots are pressed for it."""
+        return self.spots[0].label if len(self.spots) == 1 else self.label
+
+    @property
     def places(self) -> tuple[Rect, ...]:
         """Return the regions of the picture that belong to the action: cells, or departure and arrival."""
         found = (spot.landing or spot.rect for spot in self.spots if not spot.glyph)

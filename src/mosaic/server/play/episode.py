@@ -73,6 +73,13 @@ class PositionText:
     def cells(self) -> Cells:
         return () if self.board is None else self.board.cells
 
+    @property
+    def ending(self) -> str:
+        """Return how the game ended, in words; empty where the result says it all."""
+        if self.board is not None:
+            return self.board.ending
+        return next((table.ending for table in self.tables.values()), "")
+
 
 class CurrentEpisode:
     """Episode that a match is playing, as far as viewers see it. Callers hold the match's lock."""
@@ -113,7 +120,7 @@ class CurrentEpisode:
         for agent, action in record.actions[-1].items():
             among = self.choices.get(agent, ()) if isinstance(action, int) else ()
             choice = next((choice for choice in among if choice.action == action), None)
-            text, places = (str(action), ()) if choice is None else (choice.label, choice.places)
+            text, places = (str(action), ()) if choice is None else (choice.text, choice.places)
             policy = record.policy_of(agent, step - 1)
             self.moves.append(Move(step, agent, policy, text, "" if board is None else board.last_move, places))
         del self.moves[:-MOST_MOVES]
@@ -133,12 +140,13 @@ class CurrentEpisode:
             self.ending = Ending(reason, reason, {agent: "loss" if agent == late else "win" for agent in self.agents})
         elif facts.competitive and record.returns and not record.cut:
             words = outcomes(record.returns, facts.win_above)
-            ending = "" if self.view.board is None else self.view.board.ending
+            ending = self.view.ending
             winner = next((f"{self.side_of(agent)} won: " for agent, word in words.items() if word == "win"), "")
             reason = f"{winner}{ending if winner else ending.capitalize()}." if ending else ""
             self.ending = Ending(result, reason, words)
         else:
-            self.ending = Ending(result)
+            told = "" if record.cut or not self.view.ending else f"{self.view.ending.capitalize()}. "
+            self.ending = Ending(told + result)
 
     @property
     def last(self) -> tuple[Rect, ...]:
@@ -253,5 +261,6 @@ def result_of(record: Episode, facts: EnvFacts) -> str:
     returns = record.returns
     if len(returns) > _MOST_NAMED:
         return f"Over after {record.env_steps} env steps. Mean return {sum(returns.values()) / len(returns):.4g}."
-    shown = ", ".join(f"{agent} {value:.4g}" for agent, value in returns.items())
-    return f"Over after {record.env_steps} env steps. Return: {shown}."
+    shown = [f"{value:.4g}".replace("-", "\N{MINUS SIGN}") for value in returns.values()]
+    each = ", ".join(f"{agent} {value}" for agent, value in zip(returns, shown, strict=True))
+    return f"Over after {record.env_steps} env steps. Return: {each if len(shown) > 1 else ''.join(shown)}."

@@ -133,10 +133,13 @@ class MatchFeed:
             case Ready():
                 state.ready(viewer)
             case Pause():
+                state.check_player(viewer)
                 state.pause(message.on)
             case StepOnce():
+                state.check_player(viewer)
                 state.step_once()
             case Restart():
+                state.check_player(viewer)
                 state.restart(message)
             case Undo():
                 self._follow(match.undo(viewer))
@@ -151,8 +154,10 @@ class MatchFeed:
             case Thoughts():
                 match.think(message.on)
             case Recording():
+                state.check_player(viewer)
                 state.record(message.on)
             case RecordDemo():
+                state.check_player(viewer)
                 self._follow(match.record_demo(message.name))
             case Seen():
                 self._ready = True

@@ -226,6 +226,13 @@ class MatchState:
         """Return the side whose time is over."""
         return (self.pace.clocks.flag() if self.pace.clocks is not None else None) or self.episode.acting[0]
 
+    def check_player(self, viewer: Viewer) -> None:
+        """Raise if people play this match and the viewer is neither one of them nor its owner."""
+        with self.changed:
+            people = any(map(self.assignments.is_human, self.episode.agents))
+            if people and not viewer.owner and not self.players.mine(viewer):
+                raise InputError("You watch this match: its players and its owner control it.")
+
     def check_alive(self) -> None:
         """Raise if the match has ended. The lock is held by the caller."""
         if self.episode.phase is MatchPhase.ENDED:

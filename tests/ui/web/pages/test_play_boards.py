@@ -172,6 +172,9 @@ def test_only_the_owner_and_the_holder_reassign_an_agent_and_both_are_told(
     told = "player_2 is now played by random instead of a person: changed by the match's owner."
     for page in (owner, guest):
         expect(page.get_by_text(told)).to_be_visible()
+    expect(guest.get_by_text("You watch this match: its players and its owner control it.")).to_be_visible()
+    expect(guest.get_by_role("button", name="Restart", exact=True)).to_have_count(0)
+    expect(owner.get_by_role("button", name="Restart", exact=True)).to_have_count(1)
     for each in (tab, other, phone):
         each.check()
 

@@ -21,12 +21,13 @@ export default {
       <div class="m-body">
         <label v-if="s.real_time" class="p-rate"><span class="row between"><span>Speed</span><span class="muted">{{ Math.round(s.rate_hz) }} steps/s</span></span>
           <input v-if="s.owner" type="range" min="1" max="60" :value="s.rate_hz" @change="send('rate', {hz: +$event.target.value})" aria-label="Env steps per second"></label>
-        <form class="p-seed" @submit.prevent="reseed"><label for="p-seed">Seed</label><input id="p-seed" type="text" inputmode="numeric" class="p-text" :value="s.seed ?? ''" :placeholder="s.seed === null ? 'shown at the end' : ''"><button class="m-btn small">Play this seed</button></form>
+        <p v-if="!controls" class="m-note">You watch this match: its players and its owner control it.{{ s.seed === null ? "" : " Seed " + s.seed + "." }}</p>
+        <template v-else><form class="p-seed" @submit.prevent="reseed"><label for="p-seed">Seed</label><input id="p-seed" type="text" inputmode="numeric" class="p-text" :value="s.seed ?? ''" :placeholder="s.seed === null ? 'shown at the end' : ''"><button class="m-btn small">Play this seed</button></form>
         <label class="row between"><span>Keep the episodes</span><input type="checkbox" class="p-switch" role="switch" :checked="s.recording" @change="send('record', {on: $event.target.checked})"></label>
         <p v-if="s.kept.length" class="m-note">Kept: {{ s.kept.length }}. <a class="m-link" :href="'/replay?name=' + encodeURIComponent(s.kept.at(-1))">Replay the last one</a></p>
         <label class="row between"><span>Record as demonstration</span><input type="checkbox" class="p-switch" role="switch" :checked="!!s.demo" @change="send('demo', {name: $event.target.checked ? demo : null}); $event.target.checked = !!s.demo"></label>
         <input v-if="!s.demo" type="text" class="p-text" v-model.trim="demo" maxlength="80" aria-label="Name of the demonstration">
-        <p v-if="s.demo || s.demo_episodes" class="m-note">{{ s.demo ? "Episodes are added to " + s.demo + " when they end, this one whole." : "" }} Added: {{ s.demo_episodes }}. <a class="m-link" :href="'/demos?name=' + encodeURIComponent(s.demo || demo)">Show</a></p>
+        <p v-if="s.demo || s.demo_episodes" class="m-note">{{ s.demo ? "Episodes are added to " + s.demo + " when they end, this one whole." : "" }} Added: {{ s.demo_episodes }}. <a class="m-link" :href="'/demos?name=' + encodeURIComponent(s.demo || demo)">Show</a></p></template>
         <label v-if="s.axes" class="row between"><span>Steer with the mouse</span><input type="checkbox" class="p-switch" role="switch" v-model="mouse" @change="mouse || steer([])"></label>
         <label class="row between"><span>Sounds</span><input type="checkbox" class="p-switch" role="switch" :checked="sounds" @change="setSounds($event.target.checked)"></label>
         <div class="stack gap-1" v-if="s.agents.length > 1 && s.owner">
@@ -42,10 +43,10 @@ export default {
         <button v-if="s.own_keys" type="button" class="m-link small" @click="resetKeys">Reset</button>
         <button v-if="s.keys.length" type="button" class="m-link small" :aria-pressed="editing" @click="editing = !editing; asked = null">{{ editing ? "Done" : "Edit" }}</button></span></header>
       <div class="m-body"><div class="p-keys">
-        <template v-if="typed.length && !editing && !s.keys.some((b) => b.keys[0].startsWith('Digit'))"><div><kbd v-if="typed.length < 5" v-for="t in typed">{{ t.key }}</kbd><template v-else><kbd>{{ typed[0].key }}</kbd> – <kbd>{{ typed.at(-1).key }}</kbd></template></div><div>{{ typed.length > 1 ? "choose a move" : typed[0].label }}</div></template>
+        <template v-if="typed.length && !editing && (onButtons || !s.keys.some((b) => b.keys[0].startsWith('Digit')))"><div><kbd v-if="typed.length < 5" v-for="t in typed">{{ t.key }}</kbd><template v-else><kbd>{{ typed[0].key }}</kbd> – <kbd>{{ typed.at(-1).key }}</kbd></template></div><div>{{ typed.length > 1 ? "choose a move" : typed[0].label }}</div></template>
         <template v-if="editing" v-for="(b, i) in s.keys"><div><button type="button" class="m-btn small" :class="{on: asked === i}" @click="asked = i" :aria-label="'Another key for ' + b.label">{{ asked === i ? "press a key" : keyName(b) }}</button></div>
           <div>{{ b.label }}<span v-if="b.agent" class="faint"> · {{ b.agent }}</span></div></template>
-        <template v-else v-for="g in grouped"><div><kbd v-for="k in g.names">{{ k }}</kbd></div><div>{{ g.label }}<span v-if="g.agent" class="faint"> · {{ g.agent }}</span></div></template>
+        <template v-else-if="!onButtons" v-for="g in grouped"><div><kbd v-for="k in g.names">{{ k }}</kbd></div><div>{{ g.label }}<span v-if="g.agent" class="faint"> · {{ g.agent }}</span></div></template>
         <template v-if="!editing"><div><kbd>P</kbd></div><div>pause or resume</div><div><kbd>.</kbd></div><div>one step</div></template>
       </div></div></section>
   </div>
@@ -72,22 +73,22 @@ export default {
       <canvas v-show="drag" ref="ghost" class="p-ghost" :style="ghost" aria-hidden="true"></canvas>
       <button v-if="s.ready && me.length && s.phase === 'playing'" type="button" class="p-ready" @click="send('ready')"><b v-if="s.ready.starts_in_s !== null" class="count">{{ Math.max(1, Math.ceil(countdown)) }}</b>
         <template v-else-if="s.ready.mine"><b>Ready</b><span>Waiting for {{ s.ready.people - s.ready.ready }} more.</span></template>
-        <template v-else><b>Press a key or click to start</b><span>You play {{ me.map((a) => a.agent).join(" and ") }}<template v-if="s.ready.people > 1"> · {{ s.ready.ready }} of {{ s.ready.people }} ready</template></span>
+        <template v-else><b>{{ touch ? "Tap" : "Press a key or click" }} to start</b><span>You play {{ me.map((a) => a.agent).join(" and ") }}<template v-if="s.ready.people > 1"> · {{ s.ready.ready }} of {{ s.ready.people }} ready</template></span>
           <span class="p-legend"><span v-for="g in grouped.slice(0, 8)"><kbd v-for="k in g.names">{{ k }}</kbd>{{ g.label }}</span></span></template></button>
-      <div v-else-if="s.paused && s.phase === 'playing'" class="p-paused">Paused{{ away ? ": press a key or click to resume" : "" }}</div>
+      <div v-else-if="s.paused && s.phase === 'playing'" class="p-paused">Paused{{ away ? (touch ? ": tap to resume" : ": press a key or click to resume") : "" }}</div>
     </div>
     <p class="hud p-pace" v-if="s.real_time">step {{ shown.step.toLocaleString("en") }} · {{ Math.round(s.rate_hz) }} steps/s · {{ rate }} pictures/s</p>
     <div v-if="s.phase === 'over' || s.phase === 'failed'" class="p-end"><p role="status"><b v-if="s.phase === 'over' && s.verdict" class="p-verdict">{{ s.verdict }}</b><span>{{ ending }}</span></p>
-      <span class="row wrap"><button type="button" class="m-btn primary" @click="send('restart')"><i v-html="icons.restart"></i>Play again</button><button v-if="s.phase === 'over'" type="button" class="m-btn small" :disabled="s.in_demo" @click="saveDemo"><i v-html="icons.record"></i>{{ s.in_demo ? "Saved as demonstration" : "Save as demonstration" }}</button></span></div>
+      <span v-if="controls" class="row wrap"><button type="button" class="m-btn primary" @click="send('restart')"><i v-html="icons.restart"></i>Play again</button><button v-if="s.phase === 'over'" type="button" class="m-btn small" :disabled="s.in_demo" @click="saveDemo"><i v-html="icons.record"></i>{{ s.in_demo ? "Saved as demonstration" : "Save as demonstration" }}</button></span></div>
     <div v-if="beside.length && s.chooser && !s.paused" class="p-choices" role="group" aria-label="Your actions"><button v-for="t in beside" :key="t.id" type="button" class="m-btn" @click="press(t)" @pointerdown="lean(t)" @pointerup="lean(null)" @pointerleave="lean(null)" @pointercancel="lean(null)">{{ t.label }}<kbd v-if="t.key && !s.real_time">{{ t.key }}</kbd></button></div>
     <p v-if="s.error" class="p-problem" role="alert"><i v-html="icons.alert"></i><span>{{ s.error }}</span></p>
     <p v-if="s.note" class="p-problem warn"><i v-html="icons.info"></i><span>{{ s.note }}</span></p>
     <p v-if="told" class="p-problem warn" role="status"><i v-html="icons.info"></i><span>{{ told }}</span></p>
     <p class="p-said" role="status" aria-live="polite">{{ refused || line }}</p>
     <player-bar v-for="a in below" :key="a.agent" :a="a" :s="s" :icons="icons" :policies="policies" :labels="labels" :left="left(a)" :captured="s.layout?.captured[s.agents.indexOf(a)]" @send="send"></player-bar>
-    <div class="p-ctl"><button type="button" class="m-btn" @click="send('pause', {on: !s.paused})"><i v-html="s.paused ? icons.play : icons.pause"></i>{{ s.paused ? "Resume" : "Pause" }}</button>
-      <button type="button" class="m-btn" @click="send('step')"><i v-html="icons.step"></i>Step</button>
-      <button type="button" class="m-btn" @click="send('restart')"><i v-html="icons.restart"></i>Restart</button>
+    <div class="p-ctl"><template v-if="controls"><button v-if="!ended" type="button" class="m-btn" @click="send('pause', {on: !s.paused})"><i v-html="s.paused ? icons.play : icons.pause"></i>{{ s.paused ? "Resume" : "Pause" }}</button>
+      <button v-if="!ended" type="button" class="m-btn" @click="send('step')"><i v-html="icons.step"></i>Step</button>
+      <button v-if="!ended" type="button" class="m-btn" @click="send('restart')"><i v-html="icons.restart"></i>Restart</button></template>
       <button v-if="s.undo" type="button" class="m-btn" @click="send('undo')"><i v-html="icons.undo"></i>Take back</button>
       <button v-if="s.layout?.turns" type="button" class="m-btn" :aria-pressed="spun" @click="spun = !spun"><i v-html="icons.flip"></i>Turn board</button>
       <button v-if="s.agents.length > 1 && s.owner" type="button" class="m-btn" @click="send('swap')"><i v-html="icons.swap"></i>Swap sides</button></div>
@@ -114,7 +115,7 @@ export default {
   <p v-else class="m-note">Opening the match…</p>
 </div>`,
   props: { match_id: String, agent: String, title: String, policies: Array, labels: Object, icons: Object },
-  data: () => ({ s: null, demo: "", gone: "", refused: "", mouse: false, editing: false, asked: null, copied: "", ratio: 1, rate: 0, shown: { step: 0 }, spun: false, drag: null, away: false, told: "", sounds: localStorage.getItem("mosaic sounds") === "on", now: 0, stateAt: 0 }),
+  data: () => ({ s: null, demo: "", gone: "", refused: "", mouse: false, editing: false, asked: null, copied: "", ratio: 1, rate: 0, shown: { step: 0 }, spun: false, drag: null, away: false, touch: matchMedia("(hover: none)").matches, told: "", sounds: localStorage.getItem("mosaic sounds") === "on", now: 0, stateAt: 0 }),
   computed: {
     mine() { return this.s.agents.filter((a) => a.mine).map((a) => a.agent); },
     acting() { return this.s.agents.filter((a) => a.acting).map((a) => a.agent); },
@@ -126,6 +127,8 @@ export default {
     below() { return this.s.layout?.turns && this.spun ? this.s.agents.filter((a) => !this.near.includes(a)) : this.near; }, // at the lower edge
     above() { return this.s.agents.length > 4 ? [] : this.s.agents.filter((a) => !this.below.includes(a)); },
     me() { return this.s.agents.filter((a) => a.mine); },
+    controls() { return this.s.owner || this.me.length > 0 || !this.s.agents.some((a) => a.human); },
+    onButtons() { return !this.s.real_time && !this.s.own_keys && this.s.keys.length > 0 && this.s.keys.every((b) => b.keys[0].startsWith("Digit")); }, // the keys are shown on the buttons of legal actions
     marked() { return this.s.agents.length > 1 ? this.me.filter((a) => a.place) : []; },
     fromOtherSide() { return !!this.s?.layout?.turns && this.s.agents.indexOf(this.below[0]) === 1; },
     names() { return coordinates(this.s.layout, this.fromOtherSide); },
@@ -346,6 +349,7 @@ export default {
       if (!(x >= left && x < left + w && y >= top && y < top + h)) this.send("click", { x, y });
     },
     press(spot) {
+      if (this.s.ready && !this.s.ready.mine) this.send("ready");
       if (performance.now() - (this.dropped ?? -1e9) > 80) this.send("press", { spot: spot.id });
     },
     lean(spot) { // in real time a button acts as long as it is held
