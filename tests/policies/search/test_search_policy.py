@@ -8,6 +8,7 @@ from mosaic.core.reference import without_search
 from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import Explains
 from mosaic.policies.registry import is_reproducible, load_policy, parse_policy
+from mosaic.policies.search import controller
 from mosaic.policies.search.controller import SearchPolicyController
 from tests.in_process import trained_here
 from tests.policies.search.search_cases import TICTACTOE, network_of
@@ -79,6 +80,24 @@ def test_search_is_an_opponent_in_training(home):
     agents = {"player_1": "main", "player_2": "search:run:small,simulations=4"}
     asked = {"environment": {"env_id": TICTACTOE}, "training": training, "agents": agents, "run_id": "against"}
     assert trained_here(home, asked).state.name == "FINISHED"
+
+
+def test_search_plays_in_a_tournament():
+    searcher = "search:run:small,simulations=50"
+    found = mosaic.tournament(TICTACTOE, ["random", searcher], games=4)
+    assert len(found.results) == 8
+    assert next(iter(found.ratings())) == searcher
+
+
+def test_what_a_move_needs_is_compiled_when_the_policy_is_loaded(monkeypatch):
+    called = set()
+    for name in ("plant", "simulate", "choose_edge", "root_value"):
+        function = getattr(controller, name)
+        monkeypatch.setattr(controller, name, lambda *words, n=name, f=function: (called.add(n), f(*words))[1])
+    env = make_env(TICTACTOE)
+    load_policy("search:run:small", env.spec).close()
+    env.close()
+    assert called == {"plant", "simulate", "choose_edge", "root_value"}
 
 
 def test_time_instead_of_simulations():

@@ -13,7 +13,14 @@ from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Action, Mask, Observation, Turn
 from mosaic.envs.compiled.registry import find_kernel
-from mosaic.envs.compiled.vector import UNKNOWN, CompiledKernel, KernelData, SearchRules, make_kernel_data
+from mosaic.envs.compiled.vector import (
+    UNKNOWN,
+    CompiledKernel,
+    CompiledVector,
+    KernelData,
+    SearchRules,
+    make_kernel_data,
+)
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.envs.vector.layout import VectorArrays, vector_arrays
@@ -106,6 +113,15 @@ class SearchPolicyController:
         self._rows = {agent: row_code(spec.observation_spaces[agent]) for agent in self._agents}
         self._actions = {agent: action_code(spec.action_spaces[agent]) for agent in self._agents}
         self._last: tuple[tuple[AgentID, bytes], SearchResult] | None = None
+        self._compile()
+
+    def _compile(self) -> None:
+        """Search a first position, so that compiling does not count as time of the first move."""
+        game, roots, shown = CompiledVector(self._kernel, 1), self._searcher.roots, self._searcher.shown
+        game.reset(0)
+        shown.obs[:], shown.mask[:], shown.who[:] = game.obs, game.mask, game.who
+        self._rules.read(shown.obs[0], int(shown.who[0]), roots.state[0], roots.ints[0])
+        self._searcher.search(1)
 
     def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
         """Drop the last search; nothing is random."""
