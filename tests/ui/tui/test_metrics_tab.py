@@ -33,6 +33,15 @@ async def test_curves_are_drawn_over_the_whole_width(size):
     assert max(drawn) == size[0] - 2
 
 
+async def test_a_store_without_runs_says_how_to_start_one():
+    backend = FakeBackend()
+    backend.rows_ = []
+    app = app_on(backend)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("3")
+        await until(pilot, "There are no runs yet.", "Train")
+
+
 async def test_the_live_picture_is_beside_the_curves():
     backend = FakeBackend()
     backend.frame = FRAME

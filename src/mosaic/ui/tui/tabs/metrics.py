@@ -119,8 +119,12 @@ class MetricsTab(AppTab):
             self.shell.aside(self.backend.runs.rows, self._show_newest)
 
     def _show_newest(self, rows: list[RunRow]) -> None:
-        if rows and not self._wanted.refs:  # a run may have been opened meanwhile
+        if self._wanted.refs:  # a run was opened meanwhile
+            return
+        if rows:
             self.show_runs([rows[0].run_id])
+        else:
+            self.query_one("#metrics-head", Static).update("[dim]There are no runs yet. Start one on the tab Train.[/]")
 
     def hidden(self) -> None:
         super().hidden()
@@ -165,7 +169,7 @@ class MetricsTab(AppTab):
         head, view = self.query_one("#metrics-head", Static), self._view
         note = self.query_one("#metrics-note", Static)
         if view is None:
-            head.update("[dim]No run is open. Choose one on the tab Runs and press ⏎.[/]")
+            head.update("[dim]Reading …[/]")
             return
         details, wanted = view.details, view.wanted
         colour = STATE_COLOURS.get(details.state, "#7d8794")
