@@ -52,6 +52,10 @@ NOT_HERE = {
         "belongs to the run that waits for a person",
         "tests/learners/bc/test_dagger.py",
     ),
+    "mosaic train external:5555 --set environment.options.env=classic/tictactoe_v3 --agent player_2=human": (
+        "waits until a person has played",
+        "tests/server/test_external.py",
+    ),
     "python examples/scripts/play_while_training.py": ("waits for a person's moves", "tests/server/test_external.py"),
     "mosaic watch evaluate": ("needs an evaluation that another terminal plays", "tests/ui/cli/test_watching.py"),
     "mosaic watch latest --source": ("needs a run that is still training", "tests/ui/cli/test_watching.py"),
