@@ -87,7 +87,7 @@ async def test_a_project_is_created_opened_renamed_and_removed():
         await pilot.press("escape", "shift+tab", "ctrl+end", "u", *["backspace"] * 4, *"demo", "enter")
         await until(pilot, "There is a project named 'demo' already")
         await pilot.press("u", *["backspace"] * 4, *"pond", "enter")
-        await until(pilot, "lake is named pond now")
+        await until(pilot, "lake is named pond now", "pond  gym/Lake")
         await pilot.press("ctrl+end", "d", "y")
         await until(pilot, "pond is removed from the list")
         assert list(backend.projects.kept) == ["demo"]

@@ -31,7 +31,7 @@ def test_create_train_watch_stop_export_quit_and_reopen(tmp_path):
         shell.until("Load a preset", "noughts")
         shell.keys("Enter")
         shell.until("The form holds what noughts")
-        shell.keys(*["Down"] * 8)
+        shell.keys(*["Down"] * 6)  # the cursor passes over headings
         shell.until("Stop after this many environment steps")
         shell.keys("Enter")
         shell.until("Total timesteps", "⏎ accept")
