@@ -66,6 +66,12 @@ class Explains(Protocol):
     def explain(self, turn: Turn) -> Mapping[AgentID, Explanation]: ...
 
 
+def explains_from_memory(controller: PolicyController) -> bool:
+    """Return whether its explanations depend on earlier turns; one may say that they do not: `remembers` is False."""
+    able = isinstance(controller, Remembers) and isinstance(controller, Explains)
+    return able and bool(getattr(controller, "remembers", True))
+
+
 @runtime_checkable
 class Reports(Protocol):
     """Controller that reports on its decisions: numbers for results, transcripts for records."""

@@ -25,6 +25,7 @@ from mosaic.policies.controller import (
     PolicyRequest,
     Remembers,
     Reports,
+    explains_from_memory,
 )
 
 
@@ -77,6 +78,10 @@ class EpsilonGreedyController:
         if not isinstance(self._policy, Explains):
             return dict.fromkeys(turn.observations, Explanation(None, None))
         return dict(self._policy.explain(turn))
+
+    @property
+    def remembers(self) -> bool:
+        return explains_from_memory(self._policy)
 
     def forget(self, agent: AgentID) -> None:
         if isinstance(self._policy, Remembers):

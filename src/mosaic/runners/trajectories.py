@@ -126,6 +126,12 @@ class TrajectoryRecorder:
             course.see(observation, None)
             course.terminated, course.truncated = bool(turn.terminated[agent]), bool(turn.truncated[agent])
 
+    def seen(self, agent: AgentID) -> list[Turn]:
+        """Return what the agent has observed until now: a Turn for each of its observations."""
+        course = self._courses.get(agent, _Course())
+        shown = zip(course.observations, course.masks, strict=True)
+        return [Turn({agent: seen}, {} if mask is None else {agent: mask}, {}, {}, {}, {}, {}) for seen, mask in shown]
+
     def trajectories(self) -> list[Trajectory]:
         """Return the trajectories of the agents that acted.
 

@@ -42,6 +42,12 @@ def test_chess_in_words(client: TestClient) -> None:
         assert state["layout"]["turns"]
         assert (state["layout"]["row_names"][0], state["layout"]["column_names"][0]) == ("8", "a")
         assert client.get(f"/matches/{match_id}").json()["verdict"] == "Black won"
+    replay_id = client.post("/replays", json={"match_id": match_id}).json()["replay_id"]
+    client.get(f"/replays/{replay_id}/pictures/4")  # waits until it is reached
+    replayed = client.get(f"/replays/{replay_id}").json()
+    assert replayed["moves"] == ["player_0: f3", "player_1: e5", "player_0: g4", "player_1: Qh4#"]
+    assert [move["text"] for move in replayed["board_moves"]] == [move["san"] for move in state["moves"]]
+    assert replayed["sides"] == {"player_0": "White", "player_1": "Black"}
 
 
 def test_connect_four_marks_the_landing_cell_and_the_line(client: TestClient) -> None:

@@ -9,9 +9,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 from mosaic.core.episode import EpisodeNote
+from mosaic.core.errors import InputError
 from mosaic.runners.record import episode_from_json
+from mosaic.server.play.match import Match
+from mosaic.server.play.messages import MatchRequest
 from mosaic.server.play.pace import ClockConfig, GameClocks, Start
 from mosaic.server.play.participants import Viewer
+from mosaic.server.play.requests import MoveRequest, UndoRequest, make_move, undo
 from tests.server.match_kit import open_match, screen
 from tests.server.server_kit import app_client
 
@@ -71,6 +75,26 @@ def test_clocks_run_from_the_second_move_on_and_stop_in_a_pause() -> None:
     assert clocks.flag() == "white"
     clocks.move(["white"], ["black"], first=False)  # too late: no increment
     assert clocks.view()["left_s"] == {"white": 0.0, "black": 8.0}
+
+
+def test_a_move_that_is_taken_back_gives_no_time_back() -> None:
+    time = _Time()
+    request = MatchRequest.model_validate(
+        {"environment": {"env_id": "classic/connect_four_v3"}, "agents": {"*": "human"}, "clock": {"initial_s": 60}}
+    )
+    match = Match("clocked", request, clock=time)
+    match.open()
+    for column in (1, 2):
+        make_move(match, MoveRequest(move=f"column {column}", wait_s=20))
+    time.now_s += 25
+    assert undo(match, UndoRequest(wait_s=20)).step == 1
+    clocks = match.state.pace.clocks
+    assert clocks is not None
+    assert clocks.view() == {"left_s": {"player_0": 35.0, "player_1": 60.0}, "running": ["player_1"]}
+    time.now_s += 60
+    with pytest.raises(InputError, match="Black has lost on time: no move can be taken back"):
+        undo(match, UndoRequest(wait_s=20))
+    match.end("the test is over.")
 
 
 def test_a_fallen_flag_loses_and_the_record_says_so(client: TestClient) -> None:

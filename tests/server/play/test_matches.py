@@ -8,15 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
 from mosaic.config.sections import EnvironmentConfig
+from mosaic.core.ids import AgentID
+from mosaic.core.turn import Action, Turn
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
+from mosaic.policies.controller import Explanation
 from mosaic.runners.record import episode_from_json
+from mosaic.server.play import advice
 from tests.server.match_kit import open_match, screen
 from tests.server.server_kit import app_client
 
@@ -111,6 +116,44 @@ def test_what_the_policy_thinks(client: TestClient) -> None:
         seat.send("assign", agent="player_1", policy="random")
         told = seat.until(lambda s: s["advice"] is not None and s["advice"]["note"])
         assert told["advice"]["note"] == "random cannot say what it thinks."
+
+
+class _Recalling:
+    """Would play the action whose number is how many turns it has seen in the episode."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def begin(self, agents: tuple[AgentID, ...], seed: int) -> None:
+        self.seen = 0
+
+    def act(self, turn: Turn) -> dict[AgentID, Action]:
+        self.seen += 1
+        return dict.fromkeys(turn.observations, 0)
+
+    def explain(self, turn: Turn) -> dict[AgentID, Explanation]:
+        return dict.fromkeys(turn.observations, Explanation(np.eye(9)[self.seen], None))
+
+    def forget(self, agent: AgentID) -> None:
+        self.seen = 0
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_policy_with_a_memory_advises_a_person_who_plays(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has seen the whole episode, also where it is asked late and where a move is taken back."""
+    monkeypatch.setattr(advice, "load_policy", lambda *asked: _Recalling())
+    match_id = open_match(client, TICTACTOE, {"*": "human"})
+    with screen(client, match_id) as seat:
+        for cell in (9, 8, 6, 5):
+            seat.move(f"cell{cell}")
+        seat.send("thoughts", on=True)
+        thoughts = seat.until(lambda s: s["advice"] is not None)["advice"]["thoughts"]
+        assert (thoughts[0]["label"], thoughts[0]["probability"]) == ("cell 7", 1.0)  # action 2: cells down the columns
+        seat.send("undo")
+        thoughts = seat.until(lambda s: s["step"] == 3 and s["advice"] is not None)["advice"]["thoughts"]
+        assert (thoughts[0]["label"], thoughts[0]["probability"]) == ("cell 4", 1.0)
 
 
 def test_words_for_a_policy_that_is_refused(client: TestClient) -> None:

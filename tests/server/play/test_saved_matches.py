@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from mosaic.server.auth.programs import ProgramRule
 from mosaic.server.play.messages import MatchRequest
 from mosaic.server.play.registry import Matches
-from mosaic.server.play.requests import MoveRequest, make_move
+from mosaic.server.play.requests import MoveRequest, RestartRequest, make_move, restart
 from mosaic.server.play.saved import SavedMatches
 from tests.server.match_kit import open_match, screen
 from tests.server.server_kit import app_client
@@ -84,6 +84,27 @@ def test_a_killed_server_loses_no_move(tmp_path: Path) -> None:
     assert restored.state.episode.seed == match.state.episode.seed
     again.close()
     killed.close()
+
+
+def test_clocks_continue_after_a_restart(tmp_path: Path) -> None:
+    request = MatchRequest.model_validate(
+        {"environment": {"env_id": TICTACTOE}, "agents": {"*": "human"}, "clock": {"initial_s": 60}}
+    )
+    matches = Matches(tmp_path)
+    match = matches.open(request)
+    clocks = match.state.pace.clocks
+    assert clocks is not None
+    clocks.carry_over({"player_1": 20.0, "player_2": 30.0})
+    restart(match, RestartRequest(wait_s=20))
+    make_move(match, MoveRequest(move="cell 1", wait_s=20))
+    matches.close()
+    again = Matches(tmp_path)
+    restored = again.find(match.id).state.pace.clocks
+    assert restored is not None
+    left_s = restored.left_s()
+    assert left_s["player_1"] == 20.0
+    assert left_s["player_2"] <= 30.0
+    again.close()
 
 
 def test_words_for_a_match_that_cannot_be_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Turn
 from mosaic.envs.env import EnvSpec
-from mosaic.policies.controller import Explains, PolicyController
+from mosaic.policies.controller import Explains, PolicyController, explains_from_memory
 from mosaic.policies.registry import load_policy
 from mosaic.runners.local import LocalEnvRunner
 from mosaic.server.play.clicks import choices
 from mosaic.server.play.participants import PolicyAssignments
 
 MOST_ROWS = 12
+SeenBefore: TypeAlias = Callable[[AgentID], Sequence[Turn] | None]  # earlier in the episode; None where it was not kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,17 @@ class Advisors:
 
     def __init__(self) -> None:
         self._made: dict[tuple[PolicyID, AgentID], PolicyController] = {}
+        self._read: dict[tuple[PolicyID, AgentID], int] = {}  # turns of the episode that one with a memory has seen
 
-    def consider(self, runner: LocalEnvRunner, turn: Turn, assignments: PolicyAssignments) -> Advice | None:
+    def begin(self) -> None:
+        """Begin an episode: memories of the last one are dropped."""
+        self._read.clear()
+        for (_, agent), controller in self._made.items():
+            controller.begin((agent,), 0)
+
+    def consider(
+        self, runner: LocalEnvRunner, turn: Turn, assignments: PolicyAssignments, before: SeenBefore
+    ) -> Advice | None:
         """Explain the turn for the agent that acts, a human one first: that is what its person wants to know."""
         spec = runner.env.spec
         people = [agent for agent in turn.observations if assignments.is_human(agent)]
@@ -51,24 +62,22 @@ class Advisors:
         policy = assignments.back_of(agent) if people else assignments.policy_of(agent)
         controller = None if people else runner.controllers.players[agent].controller
         names = {choice.action: choice.label for choice in choices(spec, turn, agent)}
-        return self.ask(spec, agent, policy, turn, controller, names)
-
-    def ask(
-        self,
-        spec: EnvSpec,
-        agent: AgentID,
-        policy: PolicyID,
-        turn: Turn,
-        controller: PolicyController | None,
-        names: Mapping[int, str],
-    ) -> Advice:
-        """Explain the turn for an agent; `controller` is the policy that plays for it, unless a human does."""
         try:
-            found = controller or self._advisor(spec, agent, policy)
+            controller = controller or self._reminded(spec, agent, policy, before)
+        except MosaicError as error:
+            return Advice(agent, policy, note=f"{policy} cannot be asked: {error}")
+        if controller is None:
+            return Advice(
+                agent, policy, note=f"{policy} has a memory, and this episode is too large to be read from its start."
+            )
+        return self._ask(agent, policy, turn, controller, names)
+
+    def _ask(
+        self, agent: AgentID, policy: PolicyID, turn: Turn, found: PolicyController, names: Mapping[int, str]
+    ) -> Advice:
+        try:
             if not isinstance(found, Explains):
                 return Advice(agent, policy, note=f"{policy} cannot say what it thinks.")
-            if controller is None and getattr(found, "remembers", False):
-                return Advice(agent, policy, note=f"{policy} has a memory, and advises only where it plays itself.")
             explanation = found.explain(turn.only({agent}))[agent]
         except MosaicError as error:
             return Advice(agent, policy, note=f"{policy} cannot be asked: {error}")
@@ -86,6 +95,21 @@ class Advisors:
         for controller in self._made.values():
             controller.close()
         self._made.clear()
+
+    def _reminded(self, spec: EnvSpec, agent: AgentID, policy: PolicyID, before: SeenBefore) -> PolicyController | None:
+        """Return the policy, which has seen what the agent observed before this turn if it has a memory; None if that
+        was not kept.
+        """
+        controller = self._advisor(spec, agent, policy)
+        if not explains_from_memory(controller):
+            return controller
+        seen = before(agent)
+        if seen is None:
+            return None
+        for turn in seen[self._read.get((policy, agent), 0) :]:
+            controller.act(turn)
+        self._read[policy, agent] = len(seen)
+        return controller
 
     def _advisor(self, spec: EnvSpec, agent: AgentID, policy: PolicyID) -> PolicyController:
         if (policy, agent) not in self._made:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
 
@@ -43,6 +43,23 @@ class Move:
     text: str  # as it can be typed
     san: str = ""  # of chess, as players write it
     places: tuple[Rect, ...] = ()  # its regions of the picture
+
+    @property
+    def written(self) -> str:
+        """Return the move as players write it."""
+        return self.san or self.text
+
+
+def moves_of(record: Episode, step: int, among: Mapping[AgentID, Sequence[Choice]], board: Board | None) -> list[Move]:
+    """Return the moves that led to a step; `among` were the choices before it, `board` is the one after it."""
+    moves = []
+    for agent, action in record.actions[step - 1].items():
+        legal = among.get(agent, ()) if isinstance(action, int) else ()
+        choice = next((choice for choice in legal if choice.action == action), None)
+        text, places = (str(action), ()) if choice is None else (choice.text, choice.places)
+        policy = record.policy_of(agent, step - 1)
+        moves.append(Move(step, agent, policy, text, "" if board is None else board.last_move, places))
+    return moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +133,7 @@ class CurrentEpisode:
 
     def note_moves(self, record: Episode, board: Board | None) -> None:
         """Append the actions of the last step, which led to this board, to the list of moves."""
-        step = record.env_steps
-        for agent, action in record.actions[-1].items():
-            among = self.choices.get(agent, ()) if isinstance(action, int) else ()
-            choice = next((choice for choice in among if choice.action == action), None)
-            text, places = (str(action), ()) if choice is None else (choice.text, choice.places)
-            policy = record.policy_of(agent, step - 1)
-            self.moves.append(Move(step, agent, policy, text, "" if board is None else board.last_move, places))
+        self.moves += moves_of(record, record.env_steps, self.choices, board)
         del self.moves[:-MOST_MOVES]
 
     def side_of(self, agent: AgentID) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mosaic.core.episode import Episode
 from mosaic.core.errors import InputError, MosaicError, unknown
+from mosaic.core.ids import AgentID
 from mosaic.core.turn import Turn
 from mosaic.envs.env import Env
 from mosaic.runners.record import episode_to_json, save_episode
@@ -85,6 +86,10 @@ class EpisodeKeeper:
             if self._recorder.bytes_seen > (MOST_UNASKED_BYTES if self._state.kept.demo is None else MOST_BYTES):
                 self._recorder = None
 
+    def seen_before(self, agent: AgentID) -> list[Turn] | None:
+        """Return what the agent observed in this episode before the current turn; None if that is too much to keep."""
+        return None if self._recorder is None else self._recorder.seen(agent)[:-1]
+
     def save(self, env: Env, record: Episode, *, last: bool = False) -> None:
         """Save the match as it is, so that a later server can continue it; a fast one only now and then."""
         state, now_s = self._state, time.monotonic()
@@ -94,12 +99,14 @@ class EpisodeKeeper:
             return
         self._saved_at_s = now_s
         kept = {"record": state.kept.recording, "demo": state.kept.demo}
+        clocks = state.pace.clocks if record.env_steps else None  # before the first move they have not begun
         self._kept.saved.save(
             SavedMatch(
                 match_id=self._match_id,
                 request=state.request.model_copy(update=kept),
                 policies={agent: state.assignments.policy_of(agent) for agent in state.episode.agents},
                 number=state.episode.number,
+                left_s={} if clocks is None else clocks.left_s(),
                 keys=state.access.saved(),
                 reproducible=env.spec.facts.reproducible,
                 episode=episode_to_json(record),

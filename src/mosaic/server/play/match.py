@@ -217,6 +217,7 @@ class Match:
         """Play one episode and return whether another follows."""
         episode = self.state.episode
         self.state.begin_episode()
+        self._advisors.begin()
         try:
             asked = self._run(runner)
         except MosaicError as error:
@@ -309,7 +310,7 @@ class Match:
             self._opened.set_result(None)
 
     def _think(self, runner: LocalEnvRunner, turn: Turn) -> None:
-        advice = self._advisors.consider(runner, turn, self.state.assignments)
+        advice = self._advisors.consider(runner, turn, self.state.assignments, self._keeper.seen_before)
         with self.state.changed:
             self.state.advice = advice or self.state.advice
             self.state.viewers.tell()

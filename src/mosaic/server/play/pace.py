@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from gymnasium import spaces
@@ -161,13 +161,24 @@ class GameClocks:
     def __init__(self, config: ClockConfig, clock: Callable[[], float]) -> None:
         self._config, self._clock = config, clock
         self._left_s: dict[AgentID, float] = {}
+        self._carried_s: Mapping[AgentID, float] = {}
         self._running: tuple[AgentID, ...] = ()
         self._since_s = 0.0
         self._stopped = False
 
     def begin(self, agents: Iterable[AgentID]) -> None:
-        self._left_s = dict.fromkeys(agents, self._config.initial_s)
-        self._running = ()
+        """Begin an episode with the whole time, or with what was carried over to it."""
+        self._left_s = {agent: self._carried_s.get(agent, self._config.initial_s) for agent in agents}
+        self._running, self._carried_s = (), {}
+
+    def carry_over(self, left_s: Mapping[AgentID, float]) -> None:
+        """Let the next episode begin with these times: it continues an earlier one."""
+        self._carried_s = dict(left_s)
+
+    def left_s(self) -> dict[AgentID, float]:
+        """Return the seconds that each side has left."""
+        self._charge()
+        return {agent: max(0.0, left_s) for agent, left_s in self._left_s.items()}
 
     def move(self, moved: Collection[AgentID], acting: Iterable[AgentID], first: bool) -> None:
         """Note a step: `moved` have acted in it, `acting` are to act now."""
@@ -193,9 +204,8 @@ class GameClocks:
         return max(0.0, min(self._left_s[agent] for agent in self._running) - (self._clock() - self._since_s))
 
     def view(self) -> JsonObject:
-        self._charge()
         running: list[AgentID] = [] if self._stopped else list(self._running)
-        return {"left_s": {agent: max(0.0, left_s) for agent, left_s in self._left_s.items()}, "running": [*running]}
+        return {"left_s": {**self.left_s()}, "running": [*running]}
 
     def _charge(self) -> None:
         now_s = self._clock()

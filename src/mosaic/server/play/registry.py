@@ -66,7 +66,7 @@ class Matches:
                 screen=screen,
             )
             if saved is not None:
-                match.state.continue_from(saved.number, saved.policies)
+                match.state.continue_from(saved.number, saved.policies, saved.left_s)
                 match.state.access.restore(saved.keys)
             self._matches[match_id] = match
         match.open()  # on failure it removes itself

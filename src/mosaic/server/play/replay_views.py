@@ -25,6 +25,12 @@ class EpisodeRow(ResponseModel):
     time: float = Field(description="When it was recorded, in seconds since 1970.")
 
 
+class MoveRow(ResponseModel):
+    step: int = Field(description="Env step that the move led to.")
+    agent: str
+    text: str = Field(description="As players write it.")
+
+
 class ReplayRow(ResponseModel):
     replay_id: str
     env: str
@@ -39,7 +45,9 @@ class ReplayRow(ResponseModel):
     policies: dict[str, str]
     returns: dict[str, float]
     tables: bool = Field(description="Whether it has card tables.")
-    moves: list[str]
+    moves: list[str] = Field(description="One text per step.")
+    sides: dict[str, str] = Field(description="Side of each agent on a board for two, such as White; else empty.")
+    board_moves: list[MoveRow] = Field(description="Moves on a board for two; empty for other envs.")
     rewards: list[dict[str, float]]
 
 
@@ -113,6 +121,8 @@ def replay_row(replay: Replay) -> ReplayRow:
         returns=episode.returns,
         tables=replay.has_tables,
         moves=list(replay.moves),
+        sides=dict(replay.sides),
+        board_moves=[MoveRow(step=move.step, agent=move.agent, text=move.written) for move in list(replay.board_moves)],
         rewards=[dict(rewards) for rewards in episode.rewards],
     )
 

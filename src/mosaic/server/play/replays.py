@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import Episode
@@ -11,12 +12,14 @@ from mosaic.core.errors import InputError, MosaicError, unknown
 from mosaic.core.ids import AgentID, Json
 from mosaic.core.turn import Turn
 from mosaic.core.user_code import exits_refused
+from mosaic.envs.board_cells import board_of
 from mosaic.envs.catalog import make_env
-from mosaic.envs.env import Env, EnvSpec
+from mosaic.envs.env import Env
 from mosaic.envs.tables.games import has_table, table_of
 from mosaic.envs.tables.table import EVERYTHING, Sight, table_json
 from mosaic.runners.record import Difference, replay
-from mosaic.server.play.clicks import choices
+from mosaic.server.play.clicks import Choice, choices
+from mosaic.server.play.episode import Move, moves_of
 from mosaic.server.play.rendering import picture_of
 from mosaic.telemetry.pictures.message import Encoded, encoded
 
@@ -33,6 +36,8 @@ class Replay:
         self.id, self.environment, self.episode = replay_id, environment, episode
         self.every = max(1, math.ceil((episode.env_steps + 1) / MOST_PICTURES))
         self.moves: list[str] = []  # one text per step
+        self.board_moves: list[Move] = []  # of a board with two sides
+        self.sides: dict[AgentID, str] = {}  # of that board
         self.error = ""
         self.difference: Difference | None = None
         self.done = False
@@ -108,11 +113,13 @@ class Replay:
 
     def _play(self) -> None:
         env = make_env(self.environment)
-        before: list[Turn] = []
+        legal: dict[AgentID, tuple[Choice, ...]] = {}  # before the step
 
         def on_turn(step: int, turn: Turn) -> None:
-            text = "" if not before else self._describe(env.spec, before.pop(), step)
-            before.append(turn)
+            board = board_of(env)
+            moves = moves_of(self.episode, step, legal, board) if step else []
+            legal.clear()
+            legal.update({agent: choices(env.spec, turn, agent) for agent in turn.observations})
             drawn = step % self.every == 0
             pixels = picture_of(env) if drawn else None
             picture = None if pixels is None else encoded(pixels)
@@ -121,7 +128,10 @@ class Replay:
                 if self._stopped:
                     raise _StoppedError
                 if step:
-                    self.moves.append(text)
+                    self.moves.append(_text_of(moves))
+                if board is not None and len(board.sides) == len(env.possible_agents) == 2:
+                    self.sides = dict(zip(env.possible_agents, board.sides, strict=True))
+                    self.board_moves += moves
                 if drawn:
                     self._pictures.append(picture)
                 if tables:
@@ -133,14 +143,12 @@ class Replay:
         finally:
             env.close()
 
-    def _describe(self, spec: EnvSpec, turn: Turn, step: int) -> str:
-        parts = []
-        for agent, action in self.episode.actions[step - 1].items():
-            names = {choice.action: choice.label for choice in choices(spec, turn, agent)}
-            played = names.get(action, action) if isinstance(action, int) else action
-            parts.append(f"{agent}: {played}" if len(self.episode.actions[step - 1]) < 3 else str(played))
-        text = ", ".join(parts)
-        return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+
+def _text_of(moves: Sequence[Move]) -> str:
+    """Return the moves of one step in a line; of many agents without their names."""
+    named = len(moves) < 3
+    text = ", ".join(f"{move.agent}: {move.written}" if named else move.written for move in moves)
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
 
 def _tables(env: Env) -> dict[AgentID, Json]:

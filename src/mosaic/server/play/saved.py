@@ -37,6 +37,7 @@ class SavedMatch(BaseModel):
     request: MatchRequest
     policies: dict[AgentID, PolicyID]  # that act now
     number: int  # of the current episode
+    left_s: dict[AgentID, float] = {}  # on the clocks of the sides
     keys: MatchKeys  # of its owner and its players
     reproducible: bool  # whether the env's seed brings the same position again
     episode: dict[str, JsonValue]

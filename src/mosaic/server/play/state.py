@@ -168,7 +168,12 @@ class MatchState:
                 raise InputError("Moves of a game in real time cannot be taken back.")
             if not self.episode.is_revealed:
                 raise InputError("Moves of a game with hidden information cannot be taken back.")
+            late = None if self.pace.clocks is None else self.pace.clocks.flag()
+            if late is not None:
+                raise InputError(f"{self.episode.side_of(late)} has lost on time: no move can be taken back.")
             self.episode.opening = take_back(record, self.players.mine(viewer))
+            if self.pace.clocks is not None:
+                self.pace.clocks.carry_over(self.pace.clocks.left_s())
 
     def record(self, on: bool) -> None:
         with self.changed:
@@ -182,9 +187,11 @@ class MatchState:
             self.pace.begin()
             self.note, self.advice, self.kept.in_demo = "", None, False
 
-    def continue_from(self, number: int, policies: Mapping[AgentID, PolicyID]) -> None:
-        """Take the number of the episode and the policies of a match that is continued, before it starts."""
+    def continue_from(self, number: int, policies: Mapping[AgentID, PolicyID], left_s: Mapping[AgentID, float]) -> None:
+        """Take the episode's number, policies and times of a match that is continued, before it starts."""
         self.episode.number = number
+        if self.pace.clocks is not None:
+            self.pace.clocks.carry_over(left_s)
         for agent, policy in policies.items():
             if policy != self.assignments.policy_of(agent):
                 self.assignments.put(agent, policy)

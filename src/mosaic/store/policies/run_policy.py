@@ -30,6 +30,7 @@ from mosaic.policies.controller import (
     Sampling,
     TrainedPolicyOptions,
     default_sampling,
+    explains_from_memory,
     sampling_note,
 )
 from mosaic.policies.mapping import MappingError, PolicyMapping
@@ -78,6 +79,10 @@ class PolicyGroup:
             if isinstance(controller, Explains):
                 opinions.update(controller.explain(turn.only(members)))
         return opinions
+
+    @property
+    def remembers(self) -> bool:
+        return any(map(explains_from_memory, self._controllers.values()))
 
     def forget(self, agent: AgentID) -> None:
         controller = self._controllers[self._policy_of[agent]]

@@ -3,6 +3,7 @@
 // The server knows the rules; nothing here knows a game.
 import CardTable from "/static/card_table.js";
 import { PictureRate, drawPicture, readFrame } from "/static/frame_message.js";
+import { MoveList } from "/static/move_list.js";
 import { PlayerBar, number } from "/static/player_bar.js";
 import { cellRect, coordinates, keepKey, matchKeys, middle, paint, play, turned } from "/static/board_marks.js";
 
@@ -11,7 +12,7 @@ const OWN = { KeyP: "pause", Period: "step" }; // keys of the page itself, unles
 const FIELDS = "input, textarea, select, [contenteditable], [role=dialog]";
 
 export default {
-  components: { CardTable, PlayerBar },
+  components: { CardTable, MoveList, PlayerBar },
   template: `
 <div class="p-grid">
   <p v-if="gone" class="m-panel p-gone" role="alert"><span>{{ gone }}</span><a class="m-btn primary" href="/play">New match</a></p>
@@ -105,8 +106,7 @@ export default {
       <div class="m-body" v-else><p class="m-note">Hidden, so that it does not play for you.</p></div></section>
     <section v-if="s.pictures && !s.revealed && s.text" class="m-panel"><header><h2 class="m-h2">What you observe</h2></header><div class="m-body tight"><pre class="p-seen" tabindex="0" aria-label="What you observe">{{ s.text }}</pre></div></section>
     <section v-if="!s.real_time" class="m-panel"><header><h2 class="m-h2">Moves</h2><span class="end small faint">{{ s.moves.length || "" }}</span></header>
-      <div class="m-body tight"><ol v-if="pairs" class="p-pairs" ref="moves" tabindex="0" aria-label="Moves"><li v-for="(pair, i) in pairs"><span class="n">{{ i + 1 }}.</span><span v-for="m in pair" :class="{last: m?.step === s.step}">{{ m ? m.san || m.text : "…" }}</span></li></ol>
-        <ol v-else class="p-list" ref="moves" tabindex="0" aria-label="Moves"><li v-for="m in s.moves" :class="{last: m.step === s.step}"><span class="n">{{ m.step }}</span><span>{{ m.text }}</span><span class="faint clip">{{ m.agent }}</span></li></ol>
+      <div class="m-body tight"><move-list :moves="s.moves" :sides="sides" :step="s.step"></move-list>
         <p v-if="!s.moves.length" class="m-note p-none">No move yet.</p></div></section>
     <section v-if="many.length" class="m-panel"><header><h2 class="m-h2">Agents</h2><span class="end small faint">{{ many.length }}</span></header>
       <div class="m-body tight"><ul class="p-agents" tabindex="0" aria-label="Agents"><li v-for="a in many"><span class="clip"><b>{{ a.agent }}</b><br><span class="faint small clip">{{ a.mine ? "You" : a.human ? "Another person" : labels[a.policy] ?? a.policy }} · {{ number(a.return) }}</span></span>
@@ -134,16 +134,7 @@ export default {
     names() { return coordinates(this.s.layout, this.fromOtherSide); },
     less() { return (this.beside.length ? 44 : 0) + (["over", "failed"].includes(this.s.phase) ? 74 : 0) + "px"; },
     countdown() { return this.s.ready.starts_in_s - (this.now - this.stateAt) / 1000; },
-    pairs() { // two sides in turn, as chess players write them
-      const s = this.s;
-      if (s.layout?.sides !== 2 || s.agents.length !== 2) return null;
-      const rows = [];
-      for (const m of s.moves) {
-        if (m.agent === s.agents[0].agent || !rows.length || rows.at(-1)[1]) rows.push([null, null]);
-        rows.at(-1)[m.agent === s.agents[0].agent ? 0 : 1] = m;
-      }
-      return rows;
-    },
+    sides() { return this.s.layout?.sides === 2 && this.s.agents.length === 2 ? this.s.agents.map((a) => a.agent) : null; },
     thoughts() { return this.s.thinking && this.s.phase === "playing" ? this.s.advice?.thoughts ?? [] : []; },
     valueWords() { return this.s.advice.proven ? "exact return" : "expected return"; },
     onBoard() { return this.thoughts.filter((t) => t.places.length === 1 && t.probability >= 0.005); },
@@ -254,7 +245,6 @@ export default {
       this.keepClaims(data.claims);
       this.stateAt = this.now = performance.now();
       if (moved) this.refused = "";
-      if (moved) this.$nextTick(() => this.$refs.moves && (this.$refs.moves.scrollTop = this.$refs.moves.scrollHeight));
     },
     hear(data) { // what is new: reassigned agents in words, moves as sounds
       const fresh = (this.s ? data.news.filter((n) => n.number > (this.s.news[0]?.number ?? 0)) : []).map((n) => n.text);

@@ -1,9 +1,10 @@
 // A recorded episode with a time slider. The server replays it in the background; pictures are fetched one at a time and
 // cached by the browser, so that the slider can be dragged.
 import CardTable from "/static/card_table.js";
+import { MoveList } from "/static/move_list.js";
 
 export default {
-  components: { CardTable },
+  components: { CardTable, MoveList },
   template: `
 <div class="rp">
   <p v-if="error" class="p-problem" role="alert" style="grid-column:1/-1"><i v-html="icons.alert"></i><span>{{ error }}</span></p>
@@ -18,7 +19,7 @@ export default {
       <input type="range" min="0" :max="r.env_steps" :value="step" @input="go(+$event.target.value)" aria-label="Step of the episode">
       <span class="num muted">{{ step }} of {{ r.env_steps }}</span>
       <select :value="speed" @change="speed = +$event.target.value" aria-label="Steps per second" class="rp-speed"><option v-for="v in [1, 2, 5, 10, 30]" :value="v">{{ v }}/s</option></select></div>
-    <p class="p-said" role="status">{{ step ? r.moves[step - 1] ?? "" : "The first position." }}</p>
+    <p class="p-said" role="status">{{ line }}</p>
     <section v-if="reports.length" class="m-panel rp-said" aria-label="Transcript"><header><h2 class="m-h2">Transcript</h2><span class="muted small">{{ !said.length ? "" : step < r.env_steps ? "decision for step " + (step + 1) : "the decision that failed" }}</span>
       <span class="end"><button type="button" class="m-btn small" :disabled="before === null" @click="go(before)">Previous decision</button><button type="button" class="m-btn small" :disabled="after === null" @click="go(after)">Next decision</button></span></header><div class="m-body">
       <p v-if="!said.length" class="m-note">No policy reported on a decision in this position.</p>
@@ -28,13 +29,14 @@ export default {
   </div>
   <div class="stack gap-4">
     <section class="m-panel"><header><h2 class="m-h2">Episode</h2></header><div class="m-body">
-      <p>{{ verdict }}</p><div class="p-keys"><template v-for="(policy, agent) in r.policies"><div class="strong">{{ agent }}</div><div>{{ labels[policy] ?? policy }} · {{ number(sofar[agent] ?? 0) }} of {{ number(r.returns[agent] ?? 0) }}</div></template></div>
+      <p>{{ verdict }}</p><div class="p-keys"><template v-for="(policy, agent) in r.policies"><div class="strong">{{ who(agent) }}</div><div>{{ labels[policy] ?? policy }} · {{ number(sofar[agent] ?? 0) }} of {{ number(r.returns[agent] ?? 0) }}</div></template></div>
       <p class="m-note">Seed {{ r.seed }}. The numbers are returns: until this step, and in the end.</p></div></section>
     <section class="m-panel" aria-label="Play on from here"><header><h2 class="m-h2">Play on from here</h2></header><div class="m-body">
-      <template v-if="Object.keys(r.policies).length <= 8"><label v-for="(policy, agent) in r.policies" class="rp-on"><span class="clip">{{ agent }}</span><select class="rp-speed" :aria-label="'Policy of ' + agent" :value="chosen[agent] ?? policy" @change="choose(agent, $event)"><option v-for="p in offered(agent)" :value="p">{{ p === "human" ? "a person" : labels[p] ?? p }}</option><option value="?">another policy…</option></select></label></template>
+      <template v-if="Object.keys(r.policies).length <= 8"><label v-for="(policy, agent) in r.policies" class="rp-on"><span class="clip">{{ who(agent) }}</span><select class="rp-speed" :aria-label="'Policy of ' + agent" :value="chosen[agent] ?? policy" @change="choose(agent, $event)"><option v-for="p in offered(agent)" :value="p">{{ p === "human" ? "a person" : labels[p] ?? p }}</option><option value="?">another policy…</option></select></label></template>
       <button type="button" class="m-btn primary" :disabled="opening" @click="playOn"><i v-html="icons.play"></i>Play on from step {{ step }}</button>
       <p v-if="refused" class="p-problem" role="alert"><i v-html="icons.alert"></i><span>{{ refused }}</span></p></div></section>
-    <section class="m-panel"><header><h2 class="m-h2">Steps</h2></header><div class="m-body tight"><ol class="p-list" tabindex="0" aria-label="Steps"><li v-for="n in listed" :class="{last: n === step}"><span class="n">{{ n }}</span><button type="button" class="clip" @click="go(n)">{{ r.moves[n - 1] }}</button><span></span></li></ol></div></section>
+    <section v-if="r.board_moves.length" class="m-panel"><header><h2 class="m-h2">Moves</h2><span class="end small faint">{{ r.board_moves.length }}</span></header><div class="m-body tight"><move-list :moves="r.board_moves" :sides="Object.keys(r.sides)" :step="step" jumps @go="go"></move-list></div></section>
+    <section v-else class="m-panel"><header><h2 class="m-h2">Steps</h2></header><div class="m-body tight"><ol class="p-list" tabindex="0" aria-label="Steps"><li v-for="n in listed" :class="{last: n === step}"><span class="n">{{ n }}</span><button type="button" class="clip" @click="go(n)">{{ r.moves[n - 1] }}</button><span></span></li></ol></div></section>
   </div></template>
   <p v-else-if="!error" class="m-note">Playing it again…</p>
 </div>`,
@@ -45,6 +47,11 @@ export default {
       if (this.r.error) return this.r.error;
       if (this.r.same === null) return `Played again up to step ${this.r.drawn}.`;
       return this.r.same ? `Played again bit for bit the same, ${this.r.env_steps} env steps.` : `The replay differs from the record at ${this.r.difference}.`;
+    },
+    line() {
+      if (!this.step) return "The first position.";
+      const move = this.r.board_moves.find((m) => m.step === this.step);
+      return move ? `${this.r.sides[move.agent]}: ${move.text}` : this.r.moves[this.step - 1] ?? "";
     },
     listed() { // a window around the step: an episode may have thousands
       const first = Math.max(1, Math.min(this.step - 50, this.r.moves.length - 100));
@@ -127,6 +134,7 @@ export default {
       const answer = await fetch(target.src);
       if (!answer.ok && !this.closed) { this.error = (await answer.json()).error; this.playing = false; }
     },
+    who(agent) { return this.r.sides[agent] ? `${this.r.sides[agent]} · ${agent}` : agent; },
     figure(value) {
       if (Array.isArray(value)) return value.map((each) => this.figure(each)).join(", ");
       return typeof value === "number" ? String(+value.toPrecision(4)).replace("-", "\u2212") : value ? "yes" : "no";
