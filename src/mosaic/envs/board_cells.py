@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from mosaic.core.errors import InputError
-from mosaic.core.ids import EnvID
+from mosaic.core.ids import EnvID, Json, JsonObject
 from mosaic.envs.action_names import GO_COLUMNS
 from mosaic.envs.env import Env, innermost
 from mosaic.envs.family import split_version
@@ -41,6 +41,22 @@ class Board:
     def line(self) -> tuple[Cell, ...]:
         """Return the cells of the row that won, if there is one."""
         return next(_lines(self.cells, self.in_a_row), ()) if self.in_a_row else ()
+
+
+def layout_json(board: Board) -> JsonObject:
+    """Return the board for a screen that draws marks over its picture."""
+    return {
+        "rows": len(board.cells),
+        "columns": len(board.cells[0]) if board.cells else 0,
+        "row_names": list[Json](board.row_names),
+        "column_names": list[Json](board.column_names),
+        "area": list[Json](board.area),
+        "turns": board.turns,
+        "points": board.points,
+        "sides": len(board.sides),
+        "line": [list[Json](cell) for cell in board.line],
+        "captured": list[Json](board.captured),
+    }
 
 
 def board_of(env: Env) -> Board | None:

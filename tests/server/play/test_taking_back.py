@@ -84,6 +84,18 @@ def test_real_time_is_not_taken_back(client: TestClient) -> None:
         assert seat.until_refused() == "Moves of a game in real time cannot be taken back."
 
 
+def test_hidden_information_is_not_taken_back(client: TestClient) -> None:
+    match_id = open_match(client, "classic/leduc_holdem_v4", {"*": "human"})
+    with screen(client, match_id, "player_0", "player_1") as seat:
+        while seat.state["phase"] == "playing":
+            step = seat.state["step"]
+            names = {spot["label"]: spot["id"] for spot in seat.state["spots"]}
+            seat.send("press", spot=names.get("call") or names["check"])
+            assert not seat.until(lambda s, step=step: s["step"] > step)["undo"]
+        seat.send("undo")  # everybody has seen all cards now
+        assert seat.until_refused() == "Moves of a game with hidden information cannot be taken back."
+
+
 def test_play_on_from_a_position_of_a_replay(client: TestClient) -> None:
     with closing(make_env("classic/connect_four_v3")) as env:
         episode = play_episode(env, {"*": "random"}, 7)

@@ -121,16 +121,24 @@ def test_stockfish_answers_opening_moves(tab: Tab, server: WebServer) -> None:
     tab.check()
 
 
-def test_a_restarted_server_keeps_the_run_and_says_that_the_match_is_gone(chromium: Browser, tmp_path: Path) -> None:
+def test_a_restarted_server_keeps_the_run_and_the_match(chromium: Browser, tmp_path: Path) -> None:
     server = WebServer(tmp_path / "home")
     run_id = server.submit(toy(_FOR_LONG, 0.02, name="lasting"))
     match_id = open_match(server, "classic/tictactoe_v3", {"*": "human"})
     match, run = Tab(chromium, server), Tab(chromium, server)
-    match.open(f"/play?match={match_id}").wait_for_selector(PICTURE)
+    page = match.open(f"/play?match={match_id}")
+    page.wait_for_selector(PICTURE)
+    page.locator(".p-spot").first.click()
+    wait_for_step(page, 1)
     wait_for_colour(run.open(f"/runs/{run_id}"), CURVE, "--s1", 40)
     server.end()
     again = WebServer(tmp_path / "home", server.port)
-    expect(match.page.get_by_role("link", name="New match")).to_be_visible()
+    page.wait_for_function("id => fetch('/matches/' + id).then((reply) => reply.ok, () => false)", arg=match_id)
+    expect(page.locator(".p-said")).to_have_text("Your turn as O.")
+    expect(page.locator(".p-spot")).to_have_count(8)
+    page.locator(".p-spot").first.click()
+    wait_for_step(page, 2)
+    assert [move["step"] for move in state(again, match_id)["moves"]] == [1, 2]
     before = again.api.get(f"/runs/{run_id}").json()["env_steps"]
     run.page.wait_for_function(
         "before => parseInt(document.querySelector('.r-strip .v')?.textContent.replaceAll(',', '')) > before",

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from mosaic.core.episode import Reported, StepReport
 from mosaic.core.errors import InputError
+from mosaic.envs.board_cells import layout_json
 from mosaic.server.schemas import ResponseModel
 
 if TYPE_CHECKING:
+    from mosaic.server.play.episode import Move
     from mosaic.server.play.keeping import KeptEpisodes
     from mosaic.server.play.registry import Matches
     from mosaic.server.play.replays import Replay
@@ -29,6 +31,7 @@ class MoveRow(ResponseModel):
     step: int = Field(description="Env step that the move led to.")
     agent: str
     text: str = Field(description="As players write it.")
+    places: list[list[float]] = Field(description="Its regions of the picture: left, top, width, height in fractions.")
 
 
 class ReplayRow(ResponseModel):
@@ -48,6 +51,7 @@ class ReplayRow(ResponseModel):
     moves: list[str] = Field(description="One text per step.")
     sides: dict[str, str] = Field(description="Side of each agent on a board for two, such as White; else empty.")
     board_moves: list[MoveRow] = Field(description="Moves on a board for two; empty for other envs.")
+    layout: dict[str, JsonValue] | None = Field(description="Board of the last position; null for other envs.")
     rewards: list[dict[str, float]]
 
 
@@ -105,7 +109,7 @@ def open_replay(matches: Matches, asked: ReplayAsked) -> Replay:
 
 
 def replay_row(replay: Replay) -> ReplayRow:
-    episode, difference = replay.episode, replay.difference
+    episode, difference, board = replay.episode, replay.difference, replay.board
     return ReplayRow(
         replay_id=replay.id,
         env=replay.environment.id,
@@ -122,9 +126,15 @@ def replay_row(replay: Replay) -> ReplayRow:
         tables=replay.has_tables,
         moves=list(replay.moves),
         sides=dict(replay.sides),
-        board_moves=[MoveRow(step=move.step, agent=move.agent, text=move.written) for move in list(replay.board_moves)],
+        board_moves=[_move_row(move) for move in list(replay.board_moves)],
+        layout=None if board is None or not board.cells else layout_json(board),
         rewards=[dict(rewards) for rewards in episode.rewards],
     )
+
+
+def _move_row(move: Move) -> MoveRow:
+    places = [list(rect) for rect in move.places]
+    return MoveRow(step=move.step, agent=move.agent, text=move.written, places=places)
 
 
 def report_rows(replay: Replay) -> list[ReportRow]:

@@ -12,7 +12,7 @@ from mosaic.core.errors import InputError, MosaicError, unknown
 from mosaic.core.ids import AgentID, Json
 from mosaic.core.turn import Turn
 from mosaic.core.user_code import exits_refused
-from mosaic.envs.board_cells import board_of
+from mosaic.envs.board_cells import Board, board_of
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
 from mosaic.envs.tables.games import has_table, table_of
@@ -38,6 +38,7 @@ class Replay:
         self.moves: list[str] = []  # one text per step
         self.board_moves: list[Move] = []  # of a board with two sides
         self.sides: dict[AgentID, str] = {}  # of that board
+        self.board: Board | None = None  # in the last position that was reached
         self.error = ""
         self.difference: Difference | None = None
         self.done = False
@@ -129,6 +130,7 @@ class Replay:
                     raise _StoppedError
                 if step:
                     self.moves.append(_text_of(moves))
+                self.board = board
                 if board is not None and len(board.sides) == len(env.possible_agents) == 2:
                     self.sides = dict(zip(env.possible_agents, board.sides, strict=True))
                     self.board_moves += moves

@@ -16,6 +16,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, Json, JsonObject, PolicyID
 from mosaic.core.seeding import fresh_seed
 from mosaic.core.turn import Turn
+from mosaic.envs.board_cells import layout_json
 from mosaic.envs.tables.table import Sight, table_json, table_text
 from mosaic.policies.mapping import PolicyMapping
 from mosaic.server.auth.match_keys import Access
@@ -166,7 +167,7 @@ class MatchState:
         with self.changed:
             if self.pace.real_time:
                 raise InputError("Moves of a game in real time cannot be taken back.")
-            if not self.episode.is_revealed:
+            if self.hides:
                 raise InputError("Moves of a game with hidden information cannot be taken back.")
             late = None if self.pace.clocks is None else self.pace.clocks.flag()
             if late is not None:
@@ -293,7 +294,9 @@ def _view(state: MatchState, viewer: Viewer | None) -> JsonObject:
         "reason": episode.ending.reason,
         "layout": _layout(episode),
         "last": [list[Json](rect) for rect in episode.last],
-        "undo": not pace.real_time and any(m.policy == HUMAN and m.agent in mine for m in episode.moves),
+        "undo": not pace.real_time
+        and not state.hides
+        and any(m.policy == HUMAN and m.agent in mine for m in episode.moves),
         "board": [list[Json](row) for row in episode.view.cells],
         "text": _text(episode.view, sight),
         "table": None if table is None else table_json(table),
@@ -328,18 +331,7 @@ def _layout(episode: CurrentEpisode) -> Json:
     board = episode.view.board
     if board is None or not board.cells:
         return None
-    return {
-        "rows": len(board.cells),
-        "columns": len(board.cells[0]),
-        "row_names": list[Json](board.row_names),
-        "column_names": list[Json](board.column_names),
-        "area": list[Json](board.area),
-        "turns": board.turns,
-        "points": board.points,
-        "sides": len(board.sides),
-        "line": [list[Json](cell) for cell in board.line] if episode.phase is MatchPhase.OVER else [],
-        "captured": list[Json](board.captured),
-    }
+    return layout_json(board) if episode.phase is MatchPhase.OVER else {**layout_json(board), "line": []}
 
 
 def _agent(state: MatchState, agent: AgentID, mine: list[AgentID], viewer: Viewer | None) -> Json:

@@ -153,6 +153,28 @@ def test_a_position_of_a_replay_is_played_on(tab: Tab, server: WebServer) -> Non
     tab.check()
 
 
+def test_a_replay_lists_chess_as_players_write_it_and_marks_the_move(tab: Tab, server: WebServer) -> None:
+    match_id = open_match(server, "classic/chess_v6", {"*": "human"})
+    for move in ("e2e4", "e7e5", "g1f3", "b8c6"):
+        server.api.post(f"/matches/{match_id}/moves", json={"move": move}).raise_for_status()
+    page = tab.open(f"/replay?match={match_id}")
+    page.wait_for_selector("img[data-step]")
+    moves = page.get_by_role("list", name="Moves")
+    expect(moves).to_have_text("1.e4e52.Nf3Nc6")
+    expect(page.locator(".p-last")).to_have_count(0)
+    moves.get_by_role("button", name="Nf3").click()
+    page.wait_for_selector('img[data-step="3"]')
+    expect(page.get_by_role("status")).to_have_text("White: Nf3")
+    expect(moves.locator(".last")).to_have_text("Nf3")
+    expect(page.locator(".p-last")).to_have_count(2)
+    f3, board = middle(page.locator(".p-last").nth(1)), page.locator(".p-board").bounding_box()
+    assert board is not None
+    assert f3 == pytest.approx((board["x"] + 5.5 / 8 * board["width"], board["y"] + 5.5 / 8 * board["height"]), abs=2)
+    assert page.locator(".p-coord.column").all_inner_texts() == list("abcdefgh")
+    keep_picture(page, "replay-chess")
+    tab.check()
+
+
 def test_only_the_owner_and_the_holder_reassign_an_agent_and_both_are_told(
     tab: Tab, other: Tab, phone: Tab, server: WebServer
 ) -> None:

@@ -65,5 +65,10 @@ def test_a_run_is_shown_with_its_name(tmp_path: Path) -> None:
     folders = [Store(tmp_path).create(parse_run_config({**config, "name": name})) for name in ("mine", "")]
     named, unnamed = (f"run:{folder.run_id}" for folder in folders)
     rows = [Index(tmp_path).refresh(folder) for folder in folders]
-    shown = labels_of(["random", named, f"{named}@best", unnamed], rows)
-    assert shown == {named: "run:mine", f"{named}@best": "run:mine@best"}
+    search = f"search:{named}@best,simulations=200"
+    shown = labels_of(["random", named, f"{named}@best", unnamed, search], rows)
+    assert shown == {
+        named: "run:mine",
+        f"{named}@best": "run:mine@best",
+        search: "search:run:mine@best,simulations=200",
+    }

@@ -56,6 +56,33 @@ def test_the_mouse_steers_until_it_is_told_not_to(tab: Tab, server: WebServer) -
     tab.check()
 
 
+def test_a_finger_steers_until_it_leaves_the_picture(phone: Tab, server: WebServer) -> None:
+    phone.page.add_init_script(
+        "const real = matchMedia; matchMedia = (q) => q === '(hover: none)' ? { matches: true } : real(q);"
+    )
+    page, match_id = begin(phone, server, PENDULUM)
+    expect(page.get_by_role("switch", name="Steer by touch")).to_be_checked()
+    canvas = page.locator("canvas[data-step]")
+    box = canvas.bounding_box()
+    assert box is not None
+    touch = {
+        "pointerType": "touch",
+        "clientX": box["x"] + 0.25 * box["width"],
+        "clientY": box["y"] + 0.5 * box["height"],
+    }
+    canvas.dispatch_event("pointerdown", touch)
+    wait_steps(page)
+    held = wait_steps(page)
+    canvas.dispatch_event("pointerup", touch)
+    wait_steps(page)
+    released = wait_steps(page)
+    page.get_by_role("button", name="Pause", exact=True).click()
+    played = torques(server, match_id)
+    assert played[held - 3] == pytest.approx(-1.0, abs=0.05)
+    assert played[released - 1] == 0.0
+    phone.check()
+
+
 def test_a_gamepad_steers_and_lets_go_when_it_is_pulled_out(tab: Tab, server: WebServer) -> None:
     page, match_id = begin(tab, server, PENDULUM)
     page.evaluate("window.pads = [null, { axes: [-0.5, 0, 0, 0], buttons: [] }]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from mosaic.store.state import State
 from mosaic.store.views import RunRow
 
 _MOST_RUNS = 12
+_RUN_ID = re.compile(r"(?<=\brun:)[^@/,]+")  # also in a policy that uses that of a run: search:run:ID,simulations=200
 _TRAINED = frozenset({State.FINISHED, State.STOPPED, State.RUNNING, State.PAUSED})
 _FITTING: Mapping[str, tuple[PolicyID, ...]] = {
     "classic/tictactoe": ("minimax", "minimax:depth=2"),
@@ -73,9 +75,9 @@ def policies_for(env: EnvID, rows: Iterable[RunSummary | RunRow]) -> list[Policy
 
 def labels_of(policies: Iterable[PolicyID], rows: Iterable[RunSummary | RunRow]) -> dict[PolicyID, str]:
     """Return what is shown for policies of runs that have a name, since ids of runs are too long for a list."""
-    names = {f"run:{row.run_id}": f"run:{row.name}" for row in rows if row.name}
-    parts = {policy: policy.partition("@") for policy in policies}
-    return {policy: names[run] + at + which for policy, (run, at, which) in parts.items() if run in names}
+    names = {row.run_id: row.name for row in rows if row.name}
+    shown = {policy: _RUN_ID.sub(lambda found: names.get(found[0], found[0]), policy) for policy in policies}
+    return {policy: label for policy, label in shown.items() if label != policy}
 
 
 def trained_agents(folder: RunFolder, agents: Iterable[AgentID]) -> frozenset[AgentID]:

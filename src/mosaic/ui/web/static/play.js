@@ -29,7 +29,7 @@ export default {
         <label class="row between"><span>Record as demonstration</span><input type="checkbox" class="p-switch" role="switch" :checked="!!s.demo" @change="send('demo', {name: $event.target.checked ? demo : null}); $event.target.checked = !!s.demo"></label>
         <input v-if="!s.demo" type="text" class="p-text" v-model.trim="demo" maxlength="80" aria-label="Name of the demonstration">
         <p v-if="s.demo || s.demo_episodes" class="m-note">{{ s.demo ? "Episodes are added to " + s.demo + " when they end, this one whole." : "" }} Added: {{ s.demo_episodes }}. <a class="m-link" :href="'/demos?name=' + encodeURIComponent(s.demo || demo)">Show</a></p></template>
-        <label v-if="s.axes" class="row between"><span>Steer with the mouse</span><input type="checkbox" class="p-switch" role="switch" v-model="mouse" @change="mouse || steer([])"></label>
+        <label v-if="s.axes" class="row between"><span>{{ touch ? "Steer by touch" : "Steer with the mouse" }}</span><input type="checkbox" class="p-switch" role="switch" v-model="mouse" @change="mouse || steer([])"></label>
         <label class="row between"><span>Sounds</span><input type="checkbox" class="p-switch" role="switch" :checked="sounds" @change="setSounds($event.target.checked)"></label>
         <div class="stack gap-1" v-if="s.agents.length > 1 && s.owner">
           <span class="m-note">Play with another person: send a link. They need this server's token.</span>
@@ -56,10 +56,10 @@ export default {
     <card-table v-if="s.table" :table="s.table" :mine="mine" :acting="acting"></card-table>
     <pre v-else-if="!s.pictures" class="p-observed" tabindex="0" aria-label="What you observe">{{ s.text || "Nothing is shown to spectators of this game before it is over." }}</pre>
     <div v-else class="p-board" :class="{many: onPicture.length > 60, points: s.layout?.points}" :style="{'--ratio': ratio, '--less': less}" ref="board">
-      <canvas ref="canvas" tabindex="0" role="img" :aria-label="'Picture of ' + title + ', step ' + s.step" @click="click" @pointermove="point"></canvas>
+      <canvas ref="canvas" tabindex="0" role="img" :class="{steered: mouse && s.axes}" :aria-label="'Picture of ' + title + ', step ' + s.step" @click="click" @pointermove="point" @pointerdown="point" @pointerup="lift" @pointercancel="lift"></canvas>
       <template v-if="s.layout">
         <span v-for="c in names" class="p-coord" :class="c.edge" :style="place(c)" aria-hidden="true">{{ c.text }}</span>
-        <span v-for="rect in s.last" class="p-last" :style="place({rect})"></span>
+        <span v-for="rect in s.last" class="p-last" :class="{placed: s.last.length === 1}" :style="place({rect})"></span>
         <span v-for="[row, column] in s.layout.line" class="p-won" :style="place({rect: cell(row, column)})"></span></template>
       <svg v-if="arrows.length" class="p-arrows" viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true"><defs><marker id="p-head" viewBox="0 0 4 4" refX="2.4" refY="2" markerWidth="2.6" markerHeight="2.6" orient="auto"><path d="M0 0 4 2 0 4z"></path></marker></defs>
         <line v-for="w in arrows" :x1="w.from[0]" :y1="w.from[1]" :x2="w.to[0]" :y2="w.to[1]" :stroke-width="0.6 + 2.4 * w.share" :opacity="0.35 + 0.6 * w.share" marker-end="url(#p-head)"></line></svg>
@@ -81,7 +81,7 @@ export default {
     <p class="hud p-pace" v-if="s.real_time">step {{ shown.step.toLocaleString("en") }} · {{ Math.round(s.rate_hz) }} steps/s · {{ rate }} pictures/s</p>
     <div v-if="s.phase === 'over' || s.phase === 'failed'" class="p-end"><p role="status"><b v-if="s.phase === 'over' && s.verdict" class="p-verdict">{{ s.verdict }}</b><span>{{ ending }}</span></p>
       <span v-if="controls" class="row wrap"><button type="button" class="m-btn primary" @click="send('restart')"><i v-html="icons.restart"></i>Play again</button><button v-if="s.phase === 'over'" type="button" class="m-btn small" :disabled="s.in_demo" @click="saveDemo"><i v-html="icons.record"></i>{{ s.in_demo ? "Saved as demonstration" : "Save as demonstration" }}</button></span></div>
-    <div v-if="beside.length && s.chooser && !s.paused" class="p-choices" role="group" aria-label="Your actions"><button v-for="t in beside" :key="t.id" type="button" class="m-btn" @click="press(t)" @pointerdown="lean(t)" @pointerup="lean(null)" @pointerleave="lean(null)" @pointercancel="lean(null)">{{ t.label }}<kbd v-if="t.key && !s.real_time">{{ t.key }}</kbd></button></div>
+    <div v-if="beside.length && s.chooser" class="p-choices" role="group" aria-label="Your actions"><button v-for="t in beside" :key="t.id" type="button" class="m-btn" :disabled="s.paused" @click="press(t)" @pointerdown="lean(t)" @pointerup="lean(null)" @pointerleave="lean(null)" @pointercancel="lean(null)">{{ t.label }}<kbd v-if="t.key && !s.real_time">{{ t.key }}</kbd></button></div>
     <p v-if="s.error" class="p-problem" role="alert"><i v-html="icons.alert"></i><span>{{ s.error }}</span></p>
     <p v-if="s.note" class="p-problem warn"><i v-html="icons.info"></i><span>{{ s.note }}</span></p>
     <p v-if="told" class="p-problem warn" role="status"><i v-html="icons.info"></i><span>{{ told }}</span></p>
@@ -115,7 +115,7 @@ export default {
   <p v-else class="m-note">Opening the match…</p>
 </div>`,
   props: { match_id: String, agent: String, title: String, policies: Array, labels: Object, icons: Object },
-  data: () => ({ s: null, demo: "", gone: "", refused: "", mouse: false, editing: false, asked: null, copied: "", ratio: 1, rate: 0, shown: { step: 0 }, spun: false, drag: null, away: false, touch: matchMedia("(hover: none)").matches, told: "", sounds: localStorage.getItem("mosaic sounds") === "on", now: 0, stateAt: 0 }),
+  data: () => ({ s: null, demo: "", gone: "", refused: "", mouse: matchMedia("(hover: none)").matches, editing: false, asked: null, copied: "", ratio: 1, rate: 0, shown: { step: 0 }, spun: false, drag: null, away: false, touch: matchMedia("(hover: none)").matches, told: "", sounds: localStorage.getItem("mosaic sounds") === "on", now: 0, stateAt: 0 }),
   computed: {
     mine() { return this.s.agents.filter((a) => a.mine).map((a) => a.agent); },
     acting() { return this.s.agents.filter((a) => a.acting).map((a) => a.agent); },
@@ -145,7 +145,8 @@ export default {
       const { phase, verdict, reason, result } = this.s;
       if (phase === "failed") return "The episode cannot continue.";
       const told = verdict && reason.startsWith(verdict + ": ") ? reason.slice(verdict.length + 2) : reason; // not twice
-      return verdict ? told.charAt(0).toUpperCase() + told.slice(1) : result;
+      if (!verdict) return result;
+      return this.s.agents.some((a) => told.startsWith(a.agent)) ? told : told.charAt(0).toUpperCase() + told.slice(1); // names stay as they are
     },
     ghost() { return this.drag ? { left: this.drag.x + "px", top: this.drag.y + "px", width: this.drag.width + "px", height: this.drag.height + "px" } : {}; },
     many() { return this.s.agents.length > 4 ? this.s.agents : []; },
@@ -361,6 +362,9 @@ export default {
       if (!this.mouse || !this.s.axes) return;
       const [x, y] = this.at(event);
       this.steer([2 * x - 1, 1 - 2 * y]);
+    },
+    lift({ pointerType }) { // a finger that has left steers no more
+      if (pointerType === "touch" && this.mouse && this.s.axes) this.steer([]);
     },
     steer(values) {
       this.wanted = values.map((v) => Math.max(-1, Math.min(1, v)));

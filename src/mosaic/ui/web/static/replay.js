@@ -1,5 +1,6 @@
 // A recorded episode with a time slider. The server replays it in the background; pictures are fetched one at a time and
 // cached by the browser, so that the slider can be dragged.
+import { cellRect, coordinates } from "/static/board_marks.js";
 import CardTable from "/static/card_table.js";
 import { MoveList } from "/static/move_list.js";
 
@@ -12,14 +13,17 @@ export default {
   <div class="stack" style="gap:10px;min-width:0">
     <template v-if="r.tables"><label class="row between c-seen"><span class="muted">Seen by</span><select class="rp-speed" v-model="seer" @change="show()" aria-label="Seen by"><option value="">everyone, all cards</option><option v-for="(policy, agent) in r.policies" :value="agent">{{ agent }} ({{ labels[policy] ?? policy }})</option></select></label>
       <card-table v-if="table" :table="table" :mine="seer ? [seer] : []" :data-step="shownStep"></card-table></template>
-    <div v-else class="p-board" :style="{'--ratio': ratio}"><img ref="image" :alt="'Step ' + step + ' of ' + title" @load="loaded" @error="failed"></div>
+    <div v-else class="p-board" :class="{points: r.layout?.points}" :style="{'--ratio': ratio}"><img ref="image" :alt="'Step ' + step + ' of ' + title" @load="loaded" @error="failed">
+      <template v-if="r.layout"><span v-for="c in names" class="p-coord" :class="c.edge" :style="place(c.rect)" aria-hidden="true">{{ c.text }}</span>
+        <span v-for="rect in last" class="p-last" :class="{placed: last.length === 1}" :style="place(rect)"></span>
+        <span v-for="[row, column] in line" class="p-won" :style="place(cell(row, column))"></span></template></div>
     <div class="p-bar"><button type="button" class="m-btn icon" :aria-label="playing ? 'Pause' : 'Play'" @click="toggle"><i v-html="playing ? icons.pause : icons.play"></i></button>
       <button type="button" class="m-btn icon" aria-label="One step back" @click="go(step - 1)"><i v-html="icons.step" style="transform:scaleX(-1)"></i></button>
       <button type="button" class="m-btn icon" aria-label="One step forward" @click="go(step + 1)"><i v-html="icons.step"></i></button>
       <input type="range" min="0" :max="r.env_steps" :value="step" @input="go(+$event.target.value)" aria-label="Step of the episode">
       <span class="num muted">{{ step }} of {{ r.env_steps }}</span>
       <select :value="speed" @change="speed = +$event.target.value" aria-label="Steps per second" class="rp-speed"><option v-for="v in [1, 2, 5, 10, 30]" :value="v">{{ v }}/s</option></select></div>
-    <p class="p-said" role="status">{{ line }}</p>
+    <p class="p-said" role="status">{{ told }}</p>
     <section v-if="reports.length" class="m-panel rp-said" aria-label="Transcript"><header><h2 class="m-h2">Transcript</h2><span class="muted small">{{ !said.length ? "" : step < r.env_steps ? "decision for step " + (step + 1) : "the decision that failed" }}</span>
       <span class="end"><button type="button" class="m-btn small" :disabled="before === null" @click="go(before)">Previous decision</button><button type="button" class="m-btn small" :disabled="after === null" @click="go(after)">Next decision</button></span></header><div class="m-body">
       <p v-if="!said.length" class="m-note">No policy reported on a decision in this position.</p>
@@ -32,7 +36,7 @@ export default {
       <p>{{ verdict }}</p><div class="p-keys"><template v-for="(policy, agent) in r.policies"><div class="strong">{{ who(agent) }}</div><div>{{ labels[policy] ?? policy }} · {{ number(sofar[agent] ?? 0) }} of {{ number(r.returns[agent] ?? 0) }}</div></template></div>
       <p class="m-note">Seed {{ r.seed }}. The numbers are returns: until this step, and in the end.</p></div></section>
     <section class="m-panel" aria-label="Play on from here"><header><h2 class="m-h2">Play on from here</h2></header><div class="m-body">
-      <template v-if="Object.keys(r.policies).length <= 8"><label v-for="(policy, agent) in r.policies" class="rp-on"><span class="clip">{{ who(agent) }}</span><select class="rp-speed" :aria-label="'Policy of ' + agent" :value="chosen[agent] ?? policy" @change="choose(agent, $event)"><option v-for="p in offered(agent)" :value="p">{{ p === "human" ? "a person" : labels[p] ?? p }}</option><option value="?">another policy…</option></select></label></template>
+      <template v-if="Object.keys(r.policies).length <= 8"><label v-for="(policy, agent) in r.policies" class="rp-on"><span class="clip" :title="agent">{{ r.sides[agent] ?? agent }}</span><select class="rp-speed" :aria-label="'Policy of ' + agent" :value="chosen[agent] ?? policy" @change="choose(agent, $event)"><option v-for="p in offered(agent)" :value="p">{{ p === "human" ? "a person" : labels[p] ?? p }}</option><option value="?">another policy…</option></select></label></template>
       <button type="button" class="m-btn primary" :disabled="opening" @click="playOn"><i v-html="icons.play"></i>Play on from step {{ step }}</button>
       <p v-if="refused" class="p-problem" role="alert"><i v-html="icons.alert"></i><span>{{ refused }}</span></p></div></section>
     <section v-if="r.board_moves.length" class="m-panel"><header><h2 class="m-h2">Moves</h2><span class="end small faint">{{ r.board_moves.length }}</span></header><div class="m-body tight"><move-list :moves="r.board_moves" :sides="Object.keys(r.sides)" :step="step" jumps @go="go"></move-list></div></section>
@@ -48,11 +52,11 @@ export default {
       if (this.r.same === null) return `Played again up to step ${this.r.drawn}.`;
       return this.r.same ? `Played again bit for bit the same, ${this.r.env_steps} env steps.` : `The replay differs from the record at ${this.r.difference}.`;
     },
-    line() {
-      if (!this.step) return "The first position.";
-      const move = this.r.board_moves.find((m) => m.step === this.step);
-      return move ? `${this.r.sides[move.agent]}: ${move.text}` : this.r.moves[this.step - 1] ?? "";
-    },
+    move() { return this.r.board_moves.find((m) => m.step === this.step); },
+    told() { return !this.step ? "The first position." : this.move ? `${this.r.sides[this.move.agent]}: ${this.move.text}` : this.r.moves[this.step - 1] ?? ""; },
+    names() { return coordinates(this.r.layout, false); },
+    last() { return this.move?.places ?? []; },
+    line() { return this.step === this.r.env_steps ? this.r.layout.line : []; },
     listed() { // a window around the step: an episode may have thousands
       const first = Math.max(1, Math.min(this.step - 50, this.r.moves.length - 100));
       return Array.from({ length: Math.min(101, this.r.moves.length - first + 1) }, (_, i) => first + i);
@@ -133,6 +137,11 @@ export default {
       if (this.closed) return;
       const answer = await fetch(target.src);
       if (!answer.ok && !this.closed) { this.error = (await answer.json()).error; this.playing = false; }
+    },
+    cell(row, column) { return cellRect(this.r.layout, row, column); },
+    place(rect) {
+      const [left, top, width, height] = rect.map((value) => value * 100 + "%");
+      return { left, top, width, height };
     },
     who(agent) { return this.r.sides[agent] ? `${this.r.sides[agent]} · ${agent}` : agent; },
     figure(value) {
