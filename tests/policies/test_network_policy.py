@@ -169,6 +169,18 @@ def test_explanations_are_probabilities_and_values():
     assert after == [controller.act(turn) for _ in range(5)]  # asking drew nothing
 
 
+def test_action_values_say_what_is_played_and_what_it_is_worth():
+    controller, values = network(spaces.Discrete(5))
+    controller.has_value = False  # as of a network that DQN has trained
+    observations, legal = seen(), np.array([0, 1, 0, 1, 1], bool)
+    turn = turn_of(observations, {"b": legal})
+    explained, played = controller.explain(turn), controller.act(turn)
+    for agent, row in observations.items():
+        found = np.where(legal, values(row), -np.inf) if agent == "b" else values(row)
+        assert explained[agent].probabilities.tolist() == np.eye(5)[played[agent]].tolist()
+        assert explained[agent].value == pytest.approx(found.max(), rel=1e-4)
+
+
 def test_no_opinion_where_there_is_none():
     controller, _ = network(spaces.MultiDiscrete([3, 2]))
     assert controller.explain(turn_of(seen()))["a"].probabilities is None

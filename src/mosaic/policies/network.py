@@ -20,6 +20,7 @@ from mosaic.models.fused import (
     RowBuffers,
     build_model,
     greedy_rows,
+    policy_outputs,
     probabilities,
     sample_rows,
     value_rows,
@@ -166,6 +167,8 @@ class NetworkPolicyController:
     def explain(self, turn: Turn) -> dict[AgentID, Explanation]:
         obs, mask = self._lay_out((turn,))
         head, count = self._architecture.head, len(obs)
+        if not self.has_value and not self._sample:
+            return dict(zip(turn.observations, self._judge(obs, mask), strict=True))
         shares: list[NDArray[np.float64] | None] = [None] * count
         if head.kind == "categorical" and head.parts == 1:
             found = np.zeros((count, head.width), np.float32)
@@ -173,7 +176,7 @@ class NetworkPolicyController:
             shares = list(found.astype(np.float64))
         values: Sequence[float | None] = [None] * count
         # a centralised critic needs the other agents' observations; that of squashed actions values actions
-        if not self._architecture.critic_observation and head.kind != "squashed":
+        if self.has_value and not self._architecture.critic_observation and head.kind != "squashed":
             val = np.zeros(count, np.float32)
             value_rows(self._weights, self._model, obs, np.zeros((count, 0), np.float32), self._buffers.scratch, val)
             values = val.tolist()
@@ -181,6 +184,13 @@ class NetworkPolicyController:
         return {
             agent: Explanation(*facts) for agent, facts in zip(agents, zip(shares, values, strict=True), strict=True)
         }
+
+    def _judge(self, obs: NDArray[np.float32], mask: NDArray[np.uint8]) -> list[Explanation]:
+        """Explain rows by action values: the best legal action is played, and its value is the expected return."""
+        width = self._architecture.head.width
+        out = policy_outputs(self._weights, self._model, obs, self._buffers.scratch)[: len(obs), :width]
+        values = np.where(mask, out, -np.inf) if len(mask) else out
+        return [Explanation(np.eye(width)[row.argmax()], float(row.max())) for row in values]
 
     def close(self) -> None:
         pass

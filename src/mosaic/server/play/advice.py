@@ -10,13 +10,14 @@ from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Turn
 from mosaic.envs.env import EnvSpec
-from mosaic.policies.controller import Explains, PolicyController, explains_from_memory
+from mosaic.policies.controller import Explains, Explanation, PolicyController, explains_from_memory
 from mosaic.policies.registry import load_policy
 from mosaic.runners.local import LocalEnvRunner
 from mosaic.server.play.clicks import choices
 from mosaic.server.play.participants import PolicyAssignments
 
 MOST_ROWS = 12
+_NOTHING = Explanation(None, None)
 SeenBefore: TypeAlias = Callable[[AgentID], Sequence[Turn] | None]  # earlier in the episode; None where it was not kept
 
 
@@ -61,7 +62,7 @@ class Advisors:
             return None
         policy = assignments.back_of(agent) if people else assignments.policy_of(agent)
         controller = None if people else runner.controllers.players[agent].controller
-        names = {choice.action: choice.label for choice in choices(spec, turn, agent)}
+        names = {choice.action: choice.text for choice in choices(spec, turn, agent)}
         try:
             controller = controller or self._reminded(spec, agent, policy, before)
         except MosaicError as error:
@@ -76,11 +77,11 @@ class Advisors:
         self, agent: AgentID, policy: PolicyID, turn: Turn, found: PolicyController, names: Mapping[int, str]
     ) -> Advice:
         try:
-            if not isinstance(found, Explains):
-                return Advice(agent, policy, note=f"{policy} cannot say what it thinks.")
-            explanation = found.explain(turn.only({agent}))[agent]
+            explanation = found.explain(turn.only({agent}))[agent] if isinstance(found, Explains) else _NOTHING
         except MosaicError as error:
             return Advice(agent, policy, note=f"{policy} cannot be asked: {error}")
+        if explanation.probabilities is None and explanation.value is None:
+            return Advice(agent, policy, note=f"{policy} cannot say what it thinks.")
         shares = [] if explanation.probabilities is None else explanation.probabilities.tolist()
         mask = turn.action_masks.get(agent)
         legal = [action for action in range(len(shares)) if mask is None or mask[action]]

@@ -373,7 +373,7 @@ def _keys(state: MatchState, viewer: Viewer, mine: list[AgentID]) -> list[Json]:
 def _advice(episode: CurrentEpisode, advice: Advice) -> Json:
     """Return the advice with the regions of its actions, and without an infinite value, which JSON does not have."""
     value = advice.value
-    places = {choice.label: choice.places for choice in episode.choices.get(advice.agent, ())}
+    places = {choice.text: choice.places for choice in episode.choices.get(advice.agent, ())}
     thoughts: list[Json] = [
         {**asdict(each), "places": [list[Json](rect) for rect in places.get(each.label, ())]}
         for each in advice.thoughts
