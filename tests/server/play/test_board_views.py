@@ -17,6 +17,8 @@ from mosaic.envs.board_cells import Board, board_of
 from mosaic.envs.catalog import make_env
 from mosaic.envs.chess import action_of
 from mosaic.server.play.keys import key_map
+from mosaic.ui.tui.play.side import side_text
+from mosaic.ui.tui.play.view import MatchView
 from tests.server.match_kit import open_match, screen
 from tests.server.server_kit import app_client
 
@@ -37,6 +39,7 @@ def test_chess_in_words(client: TestClient) -> None:
             state = seat.until(lambda s: s["phase"] == "over")
             assert (state["verdict"], state["reason"]) == (verdict, "Black won: checkmate.")
         assert [move["san"] for move in state["moves"]] == ["f3", "e5", "g4", "Qh4#"]
+        assert "4 player_1 Qh4#" in side_text(MatchView.model_validate(state), 0, 40).plain  # in the terminal
         assert [row["side"] for row in state["agents"]] == ["White", "Black"]
         assert state["last"] == [[3 / 8, 0, 1 / 8, 1 / 8], [7 / 8, 4 / 8, 1 / 8, 1 / 8]]
         assert state["layout"]["turns"]

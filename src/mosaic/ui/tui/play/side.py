@@ -64,7 +64,9 @@ def side_text(view: MatchView, chosen: int, height: int) -> Text:
         lines += [Text(), Text("Choose", _TITLE), *listed]
     room = height - len(lines) - 2
     if view.moves and room > 0:
-        moves = [Text(f"{move.step:>3} {move.agent} {move.text}", no_wrap=True) for move in view.moves[-room:]]
+        moves = [
+            Text(f"{move.step:>3} {move.agent} {move.san or move.text}", no_wrap=True) for move in view.moves[-room:]
+        ]
         lines += [Text(), Text("Moves", _TITLE), *moves]
     return Text("\n").join(lines)
 

@@ -60,6 +60,7 @@ class MoveView(_Part):
     step: int
     agent: str
     text: str
+    san: str = ""  # of chess, as players write it
 
 
 class ThoughtView(_Part):
