@@ -171,7 +171,15 @@ class MatchScreen:
                 where = facts["step"], facts["episode"], facts["env"], facts["agent"]
                 frame = Frame(self._number, rgb, *where, time(), facts["reward"], facts["ret"])
                 self.frames[sight] = MatchFrame(frame)
+                self._show_again(sight)
                 state.viewers.notify()
+
+    def _show_again(self, sight: Sight) -> None:
+        """Show pictures again in place of a text: an earlier one could not be drawn. The state is locked."""
+        state = self._state
+        if sight.everything and state.episode.view.text:
+            state.episode.view = replace(state.episode.view, text="")
+            state.viewers.tell()
 
     def _describe(self, problem: str) -> None:
         """Show what the agents observe in place of a picture. The state is locked."""

@@ -300,7 +300,7 @@ def _view(state: MatchState, viewer: Viewer | None) -> JsonObject:
         "board": [list[Json](row) for row in episode.view.cells],
         "text": _text(episode.view, sight),
         "table": None if table is None else table_json(table),
-        "pictures": episode.is_drawn_for(sight),
+        "pictures": episode.is_drawn_for(sight) and not (sight.everything and episode.view.text),
         "agents": [_agent(state, agent, mine, viewer) for agent in episode.agents],
         "chooser": chooser,
         "path": list[Json](path),

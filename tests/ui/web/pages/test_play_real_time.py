@@ -82,3 +82,24 @@ def test_a_state_that_was_sent_before_the_pause_does_not_end_it(tab: Tab, server
     page.keyboard.press("ArrowRight")
     expect(paused).to_have_count(0)
     tab.check()
+
+
+@pytest.mark.parametrize("pace", ["turns", "real_time"])
+def test_a_game_without_pictures_is_played_by_what_is_observed(tab: Tab, server: WebServer, pace: str) -> None:
+    blind = {"env_id": "gym/CartPole-v1", "options": {"render_mode": None}}
+    asked = {"environment": blind, "agents": {"*": "human"}, "pace": pace, "rate_hz": 2}
+    opened = server.api.post("/matches", json=asked).raise_for_status().json()
+    page = tab.open(f"/play?match={opened['match_id']}#key={opened['owner_key']}")
+    observed = page.get_by_label("What you observe")
+    expect(observed).to_contain_text("agent_0")
+    expect(page.locator(".p-board canvas")).to_have_count(0)
+    expect(page.get_by_text("gym/CartPole-v1 has no picture.")).to_be_visible()
+    if pace == "real_time":
+        page.get_by_role("button", name="Press a key or click to start").click()
+        expect(page.locator(".hud")).not_to_contain_text("step 0")
+    else:
+        before = observed.inner_text()
+        page.locator(".p-choices").get_by_role("button").first.click()
+        expect(observed).not_to_have_text(before)
+    keep_picture(page, f"no-picture-{pace}")
+    tab.check()

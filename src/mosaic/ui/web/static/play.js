@@ -54,8 +54,9 @@ export default {
   <div class="stack p-middle" :class="{crowd: above.length > 1}">
     <player-bar v-for="a in above" :key="a.agent" :a="a" :s="s" :icons="icons" :policies="policies" :labels="labels" :left="left(a)" :captured="s.layout?.captured[s.agents.indexOf(a)]" @send="send"></player-bar>
     <card-table v-if="s.table" :table="s.table" :mine="mine" :acting="acting"></card-table>
-    <pre v-else-if="!s.pictures" class="p-observed" tabindex="0" aria-label="What you observe">{{ s.text || "Nothing is shown to spectators of this game before it is over." }}</pre>
-    <div v-else class="p-board" :class="{many: onPicture.length > 60, points: s.layout?.points}" :style="{'--ratio': ratio, '--less': less}" ref="board">
+    <div v-else class="p-board" :class="{many: onPicture.length > 60, points: s.layout?.points, observed: !s.pictures}" :style="{'--ratio': ratio, '--less': less}" ref="board">
+      <pre v-if="!s.pictures" class="p-observed" tabindex="0" aria-label="What you observe" @click="resume">{{ s.text || "Nothing is shown to spectators of this game before it is over." }}</pre>
+      <template v-else>
       <canvas ref="canvas" tabindex="0" role="img" :class="{steered: mouse && s.axes}" :aria-label="'Picture of ' + title + ', step ' + s.step" @click="click" @pointermove="point" @pointerdown="point" @pointerup="lift" @pointercancel="lift"></canvas>
       <template v-if="s.layout">
         <span v-for="c in names" class="p-coord" :class="c.edge" :style="place(c)" aria-hidden="true">{{ c.text }}</span>
@@ -71,14 +72,14 @@ export default {
         <button v-for="t in s.others" :key="'o' + t.id" v-show="t.rect" type="button" class="p-spot other" :aria-label="t.label" :style="place(t)" @click="press(t)" @pointerdown="grab(t, $event)"></button>
         <button v-for="t in onPicture" :key="t.id + s.path.length" type="button" class="p-spot" :class="{glyph: t.glyph, marked: t.mark, piece: !t.mark && !t.glyph}" :aria-label="t.label" :title="t.label" :style="place(t)" @click="press(t)" @pointerdown="grab(t, $event)"><b v-if="t.glyph">{{ t.glyph }}</b><kbd v-else-if="t.key && onPicture.length < 12">{{ t.key }}</kbd></button>
       </template>
-      <canvas v-show="drag" ref="ghost" class="p-ghost" :style="ghost" aria-hidden="true"></canvas>
+      <canvas v-show="drag" ref="ghost" class="p-ghost" :style="ghost" aria-hidden="true"></canvas></template>
       <button v-if="s.ready && me.length && s.phase === 'playing'" type="button" class="p-ready" @click="send('ready')"><b v-if="s.ready.starts_in_s !== null" class="count">{{ Math.max(1, Math.ceil(countdown)) }}</b>
         <template v-else-if="s.ready.mine"><b>Ready</b><span>Waiting for {{ s.ready.people - s.ready.ready }} more.</span></template>
         <template v-else><b>{{ touch ? "Tap" : "Press a key or click" }} to start</b><span>You play {{ me.map((a) => a.agent).join(" and ") }}<template v-if="s.ready.people > 1"> · {{ s.ready.ready }} of {{ s.ready.people }} ready</template></span>
           <span class="p-legend"><span v-for="g in grouped.slice(0, 8)"><kbd v-for="k in g.names">{{ k }}</kbd>{{ g.label }}</span></span></template></button>
       <div v-else-if="s.paused && s.phase === 'playing'" class="p-paused">Paused{{ away ? (touch ? ": tap to resume" : ": press a key or click to resume") : "" }}</div>
     </div>
-    <p class="hud p-pace" v-if="s.real_time">step {{ shown.step.toLocaleString("en") }} · {{ Math.round(s.rate_hz) }} steps/s · {{ rate }} pictures/s</p>
+    <p class="hud p-pace" v-if="s.real_time">step {{ (s.pictures ? shown.step : s.step).toLocaleString("en") }} · {{ Math.round(s.rate_hz) }} steps/s<template v-if="s.pictures"> · {{ rate }} pictures/s</template></p>
     <div v-if="s.phase === 'over' || s.phase === 'failed'" class="p-end"><p role="status"><b v-if="s.phase === 'over' && s.verdict" class="p-verdict">{{ s.verdict }}</b><span>{{ ending }}</span></p>
       <span v-if="controls" class="row wrap"><button type="button" class="m-btn primary" @click="send('restart')"><i v-html="icons.restart"></i>Play again</button><button v-if="s.phase === 'over'" type="button" class="m-btn small" :disabled="s.in_demo" @click="saveDemo"><i v-html="icons.record"></i>{{ s.in_demo ? "Saved as demonstration" : "Save as demonstration" }}</button></span></div>
     <div v-if="beside.length && s.chooser" class="p-choices" role="group" aria-label="Your actions"><button v-for="t in beside" :key="t.id" type="button" class="m-btn" :disabled="s.paused" @click="press(t)" @pointerdown="lean(t)" @pointerup="lean(null)" @pointerleave="lean(null)" @pointercancel="lean(null)">{{ t.label }}<kbd v-if="t.key && !s.real_time">{{ t.key }}</kbd></button></div>
