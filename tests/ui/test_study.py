@@ -11,7 +11,17 @@ import pytest
 from PIL import Image
 
 from mosaic.core.errors import InputError
-from mosaic.ui.study import ScoredGroup, SeveralGroupsError, as_csv, as_png, make_study, table, write_study
+from mosaic.ui.study import (
+    ScoredGroup,
+    SeveralGroupsError,
+    as_csv,
+    as_png,
+    compare_selected,
+    make_study,
+    table,
+    ways_to_compare,
+    write_study,
+)
 
 
 def group(env: str, algorithm: str, scores: list[float], **params: float) -> ScoredGroup:
@@ -87,3 +97,63 @@ def test_runs_compare_over_envs(mosaic, runs_here, tmp_path: Path) -> None:
     assert (refused.code, "ends with .png or .csv" in refused.err) == (2, True)
     refused = mosaic("runs", "compare", "CartPole", "Acrobot", "--by", "name")
     assert (refused.code, "No env has runs of every method" in refused.err) == (2, True)
+
+
+def test_a_selection_is_compared_by_the_first_way_that_tells_its_methods_apart() -> None:
+    assert ways_to_compare(GROUPS) == ["algorithm", "name", "training.params.gamma"]
+    rates = [group("gym/A", "ppo", [1.0, 2.0], rate=0.1), group("gym/A", "ppo", [3.0, 4.0], rate=0.2)]
+    assert ways_to_compare(rates) == ["training.params.rate"]  # their names are alike too
+    found = compare_selected(rates)
+    assert found.study is not None
+    assert [each["method"] for each in found.study["methods"]] == ["rate 0.1", "rate 0.2"]
+    one = compare_selected([GROUPS[0], GROUPS[2]]).study  # one method in two envs
+    assert one is not None
+    assert (len(one["methods"]), len(one["envs"])) == (1, 2)
+    assert compare_selected(rates, "algorithm").reason == (
+        "'algorithm' does not tell the methods of these runs apart. Choose another: training.params.rate."
+    )
+    with pytest.raises(InputError, match=r"'training\.params\.rat'.*Did you mean 'training\.params\.rate'"):
+        compare_selected(rates, "training.params.rat")
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ([], "None of the selected runs has a score yet."),
+        (
+            GROUPS[:1],
+            (
+                "The selected runs differ in nothing but their seed: all are of native ppo in gym/A. "
+                "Select runs of another method or another environment too."
+            ),
+        ),
+        (
+            [GROUPS[0], GROUPS[3]],
+            (
+                "No environment has runs of every method: native ppo has gym/A; native dqn has gym/B. "
+                "Select runs of each method in the same environment."
+            ),
+        ),
+        (
+            [GROUPS[0], GROUPS[1]._replace(measure="rating")],
+            (
+                "Runs in gym/A are scored by different measures: rating and return. "
+                "Select runs that are scored by the same one."
+            ),
+        ),
+        (
+            [
+                group("gym/A", "ppo", [1.0], rate=0.1, gamma=0.9),
+                group("gym/A", "ppo", [2.0], rate=0.1, gamma=0.8),
+                group("gym/A", "ppo", [3.0], rate=0.2, gamma=0.9),
+            ],
+            (
+                "These runs differ in several settings at once, so that neither algorithm, name nor one setting tells "
+                "their methods apart. Give the runs of each method a name of their own, or select fewer."
+            ),
+        ),
+    ],
+    ids=["nothing", "one", "apart", "measures", "several"],
+)
+def test_what_a_selection_lacks_is_said(groups: list[ScoredGroup], words: str) -> None:
+    assert compare_selected(groups) == (None, words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -12,17 +12,21 @@ from mosaic.core.errors import InputError, unknown
 from mosaic.core.files import write_atomic
 from mosaic.core.ids import Json
 from mosaic.evaluation.across_envs import STATISTICS, StudyDocument, compare_methods, parse_range
-from mosaic.ui.cli.group_results import Group, flatten, short_key
+from mosaic.ui.cli.group_results import Group, differences, env_key, flatten, shared_name, short_key
 from mosaic.ui.cli.output import interval, note, print_table
+from mosaic.ui.web.data.chart_groups import measure_title
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
+
+    from mosaic.store.index.summary import RunSummary
 
 _Area: TypeAlias = tuple[int, int, int, int]  # left, top, right, bottom
 _Point: TypeAlias = tuple[float, float]
 ALGORITHM, NAME = "algorithm", "name"
 HEADS = ("method", "runs", "interquartile mean", "median", "mean", "optimality gap")
 SUFFIXES = (".png", ".csv")
+_NO_WAYS = ("seed", "tags", "project", "training.worker", "training.algorithm")  # labels, and parts of ALGORITHM
 _COLOURS = ("#3b7dd8", "#d9822b", "#2f9e6e", "#b5488f", "#7a6ad0", "#6b7684")
 _INK, _FAINT, _GRID = "#1b2430", "#667080", "#dde2ea"
 _WIDTH, _ROW, _TOP, _PLOT = 1200, 30, 88, 300  # pixels
@@ -36,6 +40,8 @@ class ScoredGroup(NamedTuple):
     label: str
     config: Mapping[str, Json]
     scores: Sequence[float]
+    measure: str = "return"  # what the scores are values of
+    named: bool = True  # whether the label is a name that somebody gave
 
 
 class SeveralGroupsError(InputError):
@@ -49,6 +55,15 @@ def make_study(
 
     `by` says what the runs of one method share: algorithm, name, or a dotted setting.
     """
+    scores = _by_method(groups, by)
+    missing = [env for env in ranges or () if env not in {group.env for group in groups}]
+    if missing:
+        raise unknown("compared env", missing[0], {group.env for group in groups})
+    return compare_methods(scores, ranges)
+
+
+def _by_method(groups: Sequence[ScoredGroup], by: str) -> dict[str, dict[str, Sequence[float]]]:
+    """Return the scores by method and env."""
     scores: dict[str, dict[str, Sequence[float]]] = {}
     for group in groups:
         method = _method(group, by, groups)
@@ -58,30 +73,105 @@ def make_study(
                 "a setting such as --by training.params.learning_rate."
             )
         scores[method][group.env] = group.scores
-    missing = [env for env in ranges or () if env not in {group.env for group in groups}]
-    if missing:
-        raise unknown("compared env", missing[0], {group.env for group in groups})
-    return compare_methods(scores, ranges)
+    return scores
 
 
-def make_study_by_any(groups: Sequence[ScoredGroup]) -> StudyDocument | None:
-    """Compare by algorithm, or by name where that does not tell the groups apart; None where neither does."""
-    for by in (ALGORITHM, NAME):
-        try:
-            return make_study(groups, by)
-        except SeveralGroupsError:
-            continue
-    return None
+def ways_to_compare(groups: Sequence[ScoredGroup]) -> list[str]:
+    """Return what tells the methods of groups apart, for `by`: algorithm, name, or a setting that differs in an env."""
+    found = {ALGORITHM: None} | ({NAME: None} if all(group.named for group in groups) else {})
+    for env in dict.fromkeys(group.env for group in groups):
+        found |= dict.fromkeys(differences([group.config for group in groups if group.env == env]))
+    found.setdefault(NAME)  # ids tell less than settings
+    return [by for by in found if by not in _NO_WAYS and _tells_apart(groups, by)]
 
 
-class Compared(NamedTuple):
+def _tells_apart(groups: Sequence[ScoredGroup], by: str) -> bool:
+    """Return whether there are several methods in one env, or one method in several envs."""
+    try:
+        scores = _by_method(groups, by)
+    except SeveralGroupsError:
+        return False
+    shared = set.intersection(*(set(envs) for envs in scores.values()))
+    return len(scores) + len(shared) > 2 and bool(shared)
+
+
+def compare_selected(
+    groups: Sequence[ScoredGroup], by: str = "", ranges: Mapping[str, tuple[float, float]] | None = None
+) -> MethodComparison:
+    """Compare what a person selected, by the first way that tells its methods apart unless one is asked for."""
+    if need := _need(groups):
+        return MethodComparison(None, need)
+    ways = ways_to_compare(groups)
+    if by and by not in ways:
+        known = {ALGORITHM, NAME, *(key for group in groups for key, _ in flatten(group.config))}
+        if by not in known:
+            raise unknown("way to tell methods apart", by, known)
+        others = f" Choose another: {', '.join(ways)}." if ways else ""
+        return MethodComparison(None, f"'{by}' does not tell the methods of these runs apart.{others}")
+    if not ways:
+        return MethodComparison(None, _no_way(groups))
+    return MethodComparison(make_study(groups, by or ways[0], ranges))
+
+
+def _need(groups: Sequence[ScoredGroup]) -> str:
+    """Return what a selection lacks, whichever way its methods are told apart; empty where it lacks nothing."""
+    if not groups:
+        return "None of the selected runs has a score yet."
+    for env in dict.fromkeys(group.env for group in groups):
+        measures = sorted({group.measure for group in groups if group.env == env})
+        if len(measures) > 1:
+            return (
+                f"Runs in {env} are scored by different measures: {' and '.join(measures)}. "
+                "Select runs that are scored by the same one."
+            )
+    if len(groups) == 1:
+        return (
+            f"The selected runs differ in nothing but their seed: all are of {_method(groups[0], ALGORITHM, groups)} "
+            f"in {groups[0].env}. Select runs of another method or another environment too."
+        )
+    return ""
+
+
+def _no_way(groups: Sequence[ScoredGroup]) -> str:
+    places: dict[str, dict[str, None]] = {}
+    for group in groups:
+        places.setdefault(_method(group, ALGORITHM, groups), {})[group.env] = None
+    if not set.intersection(*(set(envs) for envs in places.values())):
+        said = "; ".join(f"{method} has {', '.join(envs)}" for method, envs in places.items())
+        return f"No environment has runs of every method: {said}. Select runs of each method in the same environment."
+    return (
+        "These runs differ in several settings at once, so that neither algorithm, name nor one setting tells their "
+        "methods apart. Give the runs of each method a name of their own, or select fewer."
+    )
+
+
+def scored_groups(
+    runs: Sequence[RunSummary], settings: Callable[[RunSummary], tuple[str, Mapping[str, Json]]]
+) -> list[ScoredGroup]:
+    """Return runs that have a score in groups that differ in nothing but their seed.
+
+    `settings` returns a key that the runs of one group share, and the configuration.
+    """
+    found: dict[tuple[str, str], list[RunSummary]] = {}
+    for row in runs:
+        if row.score is not None:
+            found.setdefault((measure_title(row.measure).lower(), settings(row)[0]), []).append(row)
+    groups = []
+    for (measure, _), rows in found.items():
+        config, name = settings(rows[0])[1], shared_name([row.name for row in rows])
+        label, scores = name or rows[0].group or rows[0].run_id, [row.score for row in rows if row.score is not None]
+        groups.append(ScoredGroup(env_key(config), label, config, scores, measure, named=bool(name)))
+    return groups
+
+
+class MethodComparison(NamedTuple):
     """Study of groups of runs, or why there is none."""
 
     study: StudyDocument | None
     reason: str = ""
 
 
-def study_of(groups: Sequence[Group], by: str | None, normalize: Sequence[str], out: Path | None) -> Compared:
+def study_of(groups: Sequence[Group], by: str | None, normalize: Sequence[str], out: Path | None) -> MethodComparison:
     """Compare groups of runs as the command line asks, and write what it asks for."""
     scored = [ScoredGroup(each.env, each.label, each.config, each.scores) for each in groups]
     if out is not None and out.suffix not in SUFFIXES:
@@ -92,17 +182,17 @@ def study_of(groups: Sequence[Group], by: str | None, normalize: Sequence[str], 
     except SeveralGroupsError as error:
         if asked:
             raise
-        return Compared(None, str(error))
+        return MethodComparison(None, str(error))
     if study is None:
         if asked:
             raise InputError("No env has runs of every method: there is nothing to compare over envs.")
-        return Compared(None, "No env has runs of every method.")
+        return MethodComparison(None, "No env has runs of every method.")
     if out is not None:
         write_study(study, out)
-    return Compared(study)
+    return MethodComparison(study)
 
 
-def show_study(compared: Compared, envs: int) -> None:
+def show_study(compared: MethodComparison, envs: int) -> None:
     """Print the comparison of methods if it is over several envs, or why there is none."""
     study = compared.study
     if study is None:

@@ -30,10 +30,11 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
-def made(client: TestClient, rewards: list[float], group: str = "") -> str:
+def made(client: TestClient, rewards: list[float], group: str = "", **training: Any) -> str:
     """A run that told these rewards, one every ten env steps."""
     app: Any = client.app
-    run = app.state.context.trainer.submit(CONFIG, start=False, group=group)
+    config = {**CONFIG, "training": {**CONFIG["training"], **training}}
+    run = app.state.context.trainer.submit(config, start=False, group=group)
     write(run.folder, rewards)
     return str(run.id)
 
@@ -147,3 +148,27 @@ def test_a_part_of_a_seed_group(client: TestClient) -> None:
         made(client, rewards, group="seeds")
     (found,) = ask(client, ["group:seeds"], ["episode_reward_mean"], points=2, start=20, stop=30)["series"]
     assert (found["x"], found["mean"]) == ([20.0, 30.0], [3.0, 4.0])
+
+
+def test_statistics_of_runs_as_numbers_and_as_files(client: TestClient) -> None:
+    slow = [made(client, [reward]) for reward in (1.0, 2.0, 3.0)]
+    fast = [made(client, [reward], params={"noise": 0.5}) for reward in (4.0, 5.0, 6.0)]
+    asked = {"run": [*slow, *fast], "normalize": ["gym/CartPole-v1=0:10"]}
+    study = client.get("/statistics", params=asked).json()
+    assert [(row["method"], row["runs"], row["iqm"]) for row in study["methods"]] == [
+        ("noise 0.5", 3, 0.5),
+        ("noise 1.0", 3, 0.2),
+    ]
+    assert study["improvements"][0]["probability"] == 1.0
+    assert client.get("/statistics", params={**asked, "format": "png"}).content.startswith(b"\x89PNG")
+    numbers = client.get("/statistics", params={**asked, "format": "csv"}).text
+    assert numbers.startswith("statistic,method,other,threshold,value,low,high\niqm,noise 0.5,,,0.5,")
+
+
+def test_statistics_say_what_they_need(client: TestClient) -> None:
+    runs = [made(client, [1.0]), made(client, [2.0])]
+    refused = client.get("/statistics", params={"run": runs})
+    assert refused.status_code == 400
+    assert refused.json()["error"].startswith("The selected runs differ in nothing but their seed: all are of toy walk")
+    assert client.get("/statistics", params={"run": [*runs, "nobody"]}).status_code == 404
+    assert client.get("/statistics").status_code == 422

@@ -1,18 +1,23 @@
-"""Series API: many curves in one response, downsampled on the server, for the charts of a page."""
+"""Series API: many curves in one response, downsampled on the server, and statistics of several runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
 from threading import Thread
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import FastAPI, Query
+from fastapi import FastAPI, Query, Response
+from fastapi.responses import JSONResponse
 
+from mosaic.core.errors import InputError
+from mosaic.evaluation.across_envs import parse_range
 from mosaic.server.context import ServerContext
 from mosaic.server.errors import REFUSALS
 from mosaic.telemetry.curves.curves import Axis
 from mosaic.ui.series import GROUP, MOST_POINTS, ManySeries, SeriesQuery, catch_up, folders_of, read_series
+from mosaic.ui.study import as_csv, as_png, compare_selected, scored_groups
+from mosaic.ui.web.data.facts import settings_of
 
 
 def add_series_routes(app: FastAPI, context: ServerContext) -> None:
@@ -27,6 +32,29 @@ def add_series_routes(app: FastAPI, context: ServerContext) -> None:
     ) -> ManySeries:
         """Return every metric of every run or seed group (`group:NAME`) that has it, where start ≤ x ≤ stop."""
         return read_series(context.store, SeriesQuery(tuple(ref), tuple(metric), x, points, start, stop))
+
+    @app.get("/statistics", response_class=JSONResponse, responses=REFUSALS, tags=["metrics"])
+    def statistics(
+        run: Annotated[list[str], Query(min_length=1, max_length=1000, description="Runs to compare.")],
+        by: Annotated[str, Query(max_length=200, description="What tells methods apart: algorithm, name, …")] = "",
+        normalize: Annotated[list[str], Query(max_length=100, description="ENV=LOW:HIGH")] = [],  # noqa: B006
+        format: Literal["json", "csv", "png"] = "json",
+    ) -> Response:
+        """Return statistics of methods over seeds and envs: of the runs' scores, with 95 % bootstrap intervals."""
+        store = context.store
+        wanted = {store.resolve(ref).run_id for ref in run}
+        rows = [row for row in store.index.list() if row.run_id in wanted]
+        groups = scored_groups(rows, lambda row: settings_of(store.folder(row.run_id)))
+        compared = compare_selected(groups, by, dict(map(parse_range, normalize)))
+        if compared.study is None:
+            raise InputError(compared.reason)
+        match format:
+            case "json":
+                return JSONResponse(compared.study)
+            case "csv":
+                return Response(as_csv(compared.study), media_type="text/csv")
+            case "png":
+                return Response(as_png(compared.study), media_type="image/png")
 
 
 def read_ahead(context: ServerContext, refs: Sequence[str]) -> None:

@@ -55,6 +55,7 @@ class RunListView:
     group_by: Grouping = ""
     ticked: list[str] = field(default_factory=list)
     measure: str = ""  # title of the chart that compares the ticked runs; "": their score
+    by: str = ""  # what tells their methods apart in statistics; "": the first way that does
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> RunListView:
@@ -65,7 +66,7 @@ class RunListView:
         asked = query.get("sort", "")
         view.sort = next((each for each in get_args(Column) if each == asked.removeprefix("-")), None)
         view.descending = asked.startswith("-")
-        view.measure = query.get("measure", "")
+        view.measure, view.by = query.get("measure", ""), query.get("by", "")
         view.ticked = [run_id for run_id in query.get("compare", "").split(",") if run_id]
         return view
 
@@ -79,6 +80,7 @@ class RunListView:
             "sort": ("-" if self.descending else "") + self.sort if self.sort else "",
             "compare": ",".join(self.ticked),
             "measure": self.measure if self.ticked else "",
+            "by": self.by if self.ticked else "",
         }
         query = urlencode({key: value for key, value in said.items() if value}, safe=",")
         return f"/runs?{query}" if query else "/runs"

@@ -7,15 +7,12 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from nicegui import run as threads
-from nicegui import ui
 
 from mosaic.core.ids import Json
-from mosaic.evaluation.across_envs import StudyDocument
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import State
-from mosaic.ui.cli.group_results import env_key, shared_name, short_differences
+from mosaic.ui.cli.group_results import short_differences
 from mosaic.ui.series import GROUP
-from mosaic.ui.study import HEADS, ScoredGroup, as_csv, as_png, improvements, make_study_by_any, table
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.live import (
     FEW_CURVES,
@@ -33,6 +30,8 @@ from mosaic.ui.web.components.widgets import Segmented, box, button, panel, raw,
 from mosaic.ui.web.data.chart_groups import ALL, RETURN, Family, families, measure_title
 from mosaic.ui.web.data.compared_runs import address, mean_of, read_compared, sources_of
 from mosaic.ui.web.data.facts import REWARD, Facts
+from mosaic.ui.web.data.run_list import RunListView
+from mosaic.ui.web.pages.statistics import StatisticsPanel
 
 _AXES = {"env_steps": "Env steps", "timestamp": "Wall time", "episodes_total": "Episodes"}
 _MOST_IN_TABLE = 10  # a table with more rows is higher than the chart beside it
@@ -91,11 +90,11 @@ class ComparedRuns:
 
 
 class Comparison:
-    """A panel that stays while its content changes: one measure of several runs, and the settings that differ."""
+    """Panels that stay while their content changes: a measure of several runs, settings that differ, statistics."""
 
-    def __init__(self, facts: Facts, measure: str, on_measure: Callable[[str], None]) -> None:
-        """Build it; `measure` is the title of the chart at first, and `on_measure` gets the one that is chosen."""
-        self._facts, self._measure, self._on_measure = facts, measure, on_measure
+    def __init__(self, facts: Facts, view: RunListView, on_change: Callable[[], None]) -> None:
+        """Build them; `view` has the choices of the viewer, and `on_change` is called after one of them has changed."""
+        self._facts, self._view, self._on_change = facts, view, on_change
         self._runs: Sequence[RunSummary] = ()
         self._families: dict[str, Family] = {}
         with panel("Compare", hint="\N{NO-BREAK SPACE}", body="m-body tight") as end:
@@ -115,7 +114,7 @@ class Comparison:
                 Segmented(_AXES, "env_steps", feed.set_axis, "Horizontal axis").classes("hide-phone")
                 button("CSV", lambda: feed.save_csv(self._plot), glyph="export", kind="ghost small")
                 button("PNG", lambda: feed.save_png(self._plot), glyph="export", kind="ghost small")
-        self._statistics = StudyPanel()
+        self._statistics = StatisticsPanel(facts, view.by, self._choose_way)
 
     def show(self, runs: Sequence[RunSummary]) -> None:
         sources = sources_for(runs, self._facts.rows(hidden=True), self._facts.is_seed_group)
@@ -126,7 +125,6 @@ class Comparison:
         means = sum(source.ref.startswith(GROUP) for source in sources)
         said = left_out(len(runs), len(sources) - means, len(runs[:_MOST_IN_TABLE]))
         self._table.set_content(self._differing(runs[:_MOST_IN_TABLE], means, said))
-        self._statistics.show(None)
 
     async def load(self) -> None:
         """Offer every measure of the runs: reading their names takes a moment."""
@@ -136,25 +134,27 @@ class Comparison:
         self._families = {family.title: family for family in found}
         first = measure_title(self._runs[0].measure) if self._runs else RETURN
         chosen = next(
-            (title for title in (self._measure, first) if title in self._families), next(iter(self._families), None)
+            (title for title in (self._view.measure, first) if title in self._families),
+            next(iter(self._families), None),
         )
         self._choice.set_options(list(self._families), value=chosen)
         if chosen is not None:
             self._draw(chosen)
-        runs = list(self._runs)
-        study = await threads.io_bound(lambda: make_study_by_any(scored_groups(self._facts, runs)))
-        if not self._plot.is_deleted and runs == list(self._runs):
-            self._statistics.show(study)
+        await self._statistics.load(self._runs)
 
     def _read(self, runs: Sequence[RunSummary]) -> list[Family]:
         names = {name: None for row in runs for name in self._facts.names(row.run_id)}
         return families(names, self_play=any(row.measure != REWARD for row in runs))
 
     def _choose(self, title: str | None) -> None:
-        if title is not None and title in self._families and title != self._measure:
-            self._measure = title
-            self._on_measure(title)
+        if title is not None and title in self._families and title != self._view.measure:
+            self._view.measure = title
+            self._on_change()
             self._draw(title)
+
+    def _choose_way(self, by: str) -> None:
+        self._view.by = by
+        self._on_change()
 
     def _draw(self, title: str) -> None:
         """Draw the measure of all policies together where it has that, else of each policy."""
@@ -179,70 +179,6 @@ class Comparison:
             f'<table class="m-table dense">{caption}<thead><tr><th>What differs</th>{heads}</tr></thead>'
             f"<tbody>{body}</tbody></table>"
         )
-
-
-class StudyPanel:
-    """A panel with the statistics of the selected runs over seeds and envs; hidden where nothing can be compared."""
-
-    def __init__(self) -> None:
-        self._study: StudyDocument | None = None
-        self._place = box("r-study")
-        with self._place, panel("Statistics", hint="over seeds and envs, 95 % intervals", body="m-body tight") as end:
-            self._table = raw("", "m-scroll")
-            with end:
-                button("CSV", self._save_csv, glyph="export", kind="ghost small", label="Save the statistics as CSV")
-                button("PNG", self._save_png, glyph="export", kind="ghost small", label="Save the statistics as PNG")
-        self.show(None)
-
-    def show(self, study: StudyDocument | None) -> None:
-        """Show a study of several methods or envs; nothing for others, or for None."""
-        several = study is not None and len(study["methods"]) + len(study["envs"]) > 2
-        self._study = study if several else None
-        self._place.set_visibility(several)
-        if self._study is not None:
-            self._table.set_content(_study_html(self._study))
-
-    def _save_csv(self) -> None:
-        if self._study is not None:
-            ui.download.content(as_csv(self._study), "statistics.csv", "text/csv")
-
-    def _save_png(self) -> None:
-        if self._study is not None:
-            ui.download.content(as_png(self._study), "statistics.png", "image/png")
-
-
-def scored_groups(facts: Facts, runs: Sequence[RunSummary]) -> list[ScoredGroup]:
-    """Return the runs in groups that differ in nothing but their seed, with their last returns."""
-    found: dict[str, list[RunSummary]] = {}
-    for row in runs:
-        found.setdefault(facts.settings(row)[0], []).append(row)
-    return [
-        ScoredGroup(
-            env_key(config := facts.settings(rows[0])[1]),
-            shared_name([row.name for row in rows]) or rows[0].group or rows[0].run_id,
-            config,
-            [row.episode_reward_mean for row in rows if row.episode_reward_mean is not None],
-        )
-        for rows in found.values()
-    ]
-
-
-def _study_html(study: StudyDocument) -> str:
-    ranges = "; ".join(
-        f"{env}: {number(low)} is 0, {number(high)} is 1" for env, (low, high) in study["ranges"].items()
-    )
-    left_out = f" Left out: {', '.join(study['left_out'])}." if study["left_out"] else ""
-    parts = [_html_table(HEADS, table(study), f"Scores normalized per env. {ranges}.{left_out}")]
-    if study["improvements"]:
-        parts.append(_html_table(("first", "second", "P(first > second)"), improvements(study), ""))
-    return "".join(parts)
-
-
-def _html_table(heads: Sequence[str], rows: Sequence[Sequence[str]], said: str) -> str:
-    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    caption = f"<caption>{escape(said)}</caption>" if said else ""
-    return f'<table class="m-table dense">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def sources_for(

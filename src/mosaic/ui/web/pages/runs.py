@@ -120,7 +120,7 @@ class _RunsPage:
                     link_button("New run", "/train", glyph="plus", kind="primary")
             self._tags = box("row wrap")
             self._bar = box("row wrap u-bar")
-            self._compare = box()
+            self._compare = box("stack gap-4")
             self._compare.set_visibility(False)
             with panel(body="m-body tight"):
                 self._table = box("m-scroll")
@@ -292,19 +292,20 @@ class _RunsPage:
             return
         if self._comparison is None:
             with self._compare:
-                self._comparison = Comparison(self._facts, self._view.measure, self._measured)
+                self._comparison = Comparison(self._facts, self._view, self._keep_address)
         self._comparison.show(chosen)
         with self._compare:
             ui.timer(0.0, self._comparison.load, once=True)
 
-    def _measured(self, title: str) -> None:
-        self._view.measure = title
+    def _keep_address(self) -> None:
         replace_address(self._view.address())
 
     def _draw_bar(self, chosen: list[RunSummary]) -> None:
         runs = [_actionable(row) for row in chosen]
         hidden = all(row.hidden for row in chosen)
         raw(f"<b>{len(chosen)} selected</b>", "muted")
+        if len(chosen) == 1:
+            raw("Select another run to compare them.", "small faint")
         button("Add tags", lambda: add_tags(runs, self._reload), glyph="plus", kind="small")
         hide = lambda: set_hidden([row.run_id for row in chosen], not hidden, self._reload)  # noqa: E731
         button("Show in lists again" if hidden else "Hide from lists", hide, glyph="x", kind="small")
