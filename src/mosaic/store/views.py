@@ -67,6 +67,13 @@ class RunRow(LabelledRun):
     project: str = ""
 
 
+class UnreadableRun(ReadModel):
+    """A run whose files are damaged or missing."""
+
+    run_id: str
+    reason: str
+
+
 class CheckpointRow(ReadModel):
     env_steps: int
     path: str
@@ -165,6 +172,11 @@ class LiveRow(ReadModel):
 
 def row_of(summary: RunSummary) -> RunRow:
     return RunRow.model_validate(summary, from_attributes=True)
+
+
+def unreadable_runs(store: Store) -> list[UnreadableRun]:
+    """Return the runs that lists leave out, because their files are damaged or missing."""
+    return [UnreadableRun(run_id=run_id, reason=reason) for run_id, reason in store.index.unreadable().items()]
 
 
 def details_of(folder: RunFolder) -> RunDetails:

@@ -183,6 +183,12 @@ def test_an_unreadable_run_is_left_out_with_a_note(store, run):
     broken.state.write_text("{")
     assert ids(store.index.list()) == [run.run_id]
     assert store.index.notes[0].startswith("Run 'broken' cannot be shown: ")
+    (store.home / "runs" / "emptied").mkdir()
+    found = store.index.unreadable()
+    assert list(found) == ["broken", "emptied"]
+    assert "state.json" in found["broken"]
+    assert found["emptied"].endswith("it has no state.json.")
+    (store.home / "runs" / "emptied").rmdir()
     assert reindex(store.home) == 1
     assert store.resolve("broken") == broken  # so that it can be deleted
     delete_run(store, broken)

@@ -111,7 +111,7 @@ def test_runs_are_found_and_compared(tab: Tab, server: WebServer) -> None:
     wait_for_colour(page, CURVE, "--s1", 40)
     wait_for_colour(page, CURVE, "--s2", 40)
     expect(page.locator(".r-differs")).to_contain_text("score")
-    expect(page.locator(".r-study")).to_contain_text("P(first > second)")
+    expect(page.locator(".s-study")).to_contain_text("Probability of improvement")
     with page.expect_download() as download:
         page.get_by_label("Save the statistics as PNG").click()
     assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")

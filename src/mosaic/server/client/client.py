@@ -32,7 +32,7 @@ from mosaic.store.labels import LabelChange
 from mosaic.store.logs import Stream
 from mosaic.store.projects.registry import ProjectDetails, ProjectRow
 from mosaic.store.state import State
-from mosaic.store.views import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
+from mosaic.store.views import CurvePoints, LiveRow, LogPart, RunDetails, RunRow, UnreadableRun
 from mosaic.telemetry.events.event import MetricEvent
 from mosaic.telemetry.frames.reader import Frame, StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
@@ -152,6 +152,10 @@ class Client:
     ) -> list[RunRow]:
         wanted: Query = {"state": [str(state) for state in states], "limit": limit, "hidden": hidden}
         return self._list(RunRow, "/runs", wanted if project is None else {**wanted, "project": project})
+
+    def unreadable_runs(self) -> list[UnreadableRun]:
+        """Return the runs that `runs` leaves out, because their files are damaged or missing."""
+        return self._list(UnreadableRun, "/unreadable-runs", {})
 
     def projects(self) -> list[ProjectRow]:
         """Return the projects that the server knows, the last used first."""

@@ -93,7 +93,8 @@ def why_waiting(demand: Demand, before: int, running: list[Demand], limits: Queu
     if fits([*running, demand], limits):
         return "It starts in a moment."
     if len(running) >= limits.runs:
-        return f"{_runs(len(running))} are alive, and this server runs {limits.runs} at a time."
+        verb = "is" if len(running) == 1 else "are"
+        return f"{_runs(len(running))} {verb} alive, and this server runs {limits.runs} at a time."
     cores = sum(min(run.cores, limits.cores) for run in running)
     if cores + min(demand.cores, limits.cores) > limits.cores:
         return f"It needs {min(demand.cores, limits.cores)} of {limits.cores} cores, and {cores} are in use."

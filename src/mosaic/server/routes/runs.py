@@ -30,7 +30,7 @@ from mosaic.store.archives.trust import foreign
 from mosaic.store.labels import LabelChange, make_change
 from mosaic.store.run_folder import RunFolder, new_run_id
 from mosaic.store.state import ENDED, State
-from mosaic.store.views import RunDetails, RunRow, details_of, row_of
+from mosaic.store.views import RunDetails, RunRow, UnreadableRun, details_of, row_of, unreadable_runs
 
 _CONFIG_BODY = {
     "requestBody": {
@@ -83,7 +83,13 @@ async def _body(request: Request) -> bytes:
 
 
 def routes(context: ServerContext) -> APIRouter:
-    router = APIRouter(prefix="/runs", tags=["runs"])
+    every = APIRouter(tags=["runs"])
+    router = APIRouter(prefix="/runs")
+
+    @every.get("/unreadable-runs")
+    def unreadable() -> list[UnreadableRun]:
+        """List runs that `/runs` leaves out, because their files are damaged or missing."""
+        return unreadable_runs(context.store)
 
     @router.post("", status_code=201, openapi_extra=_CONFIG_BODY)
     def submit(
@@ -191,7 +197,8 @@ def routes(context: ServerContext) -> APIRouter:
         with _fitting_its_state():
             run.delete()
 
-    return router
+    every.include_router(router)
+    return every
 
 
 @contextmanager

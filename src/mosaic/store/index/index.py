@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -58,6 +58,17 @@ class Index:
             and group in (None, run.group)
             and (not projects or run.project in projects)
         ]
+
+    def unreadable(self) -> dict[str, str]:
+        """Return the runs that are not listed because their files are damaged or missing, and why."""
+        listed, found = self._synced(), {}
+        for name in sorted(set(self._names()) - listed.keys()):
+            try:
+                _row_of(self._folder(name))
+            except (MosaicError, OSError) as error:
+                if self._folder(name).path.is_dir():  # else it was deleted meanwhile
+                    found[name] = str(error)
+        return found
 
     def resolve(self, reference: str) -> RunFolder:
         """Find a run by its id, a unique prefix of it, its name, or `latest`.
@@ -180,12 +191,15 @@ class Index:
             self.notes.append(f"Run '{folder.run_id}' cannot be shown: {error}")
 
     def _stamps(self) -> dict[str, str]:
-        """Return the stamp of every run. Names that begin with a dot are runs being created, imported or deleted."""
+        """Return the stamp of every run."""
+        return {name: stamp for name in self._names() if (stamp := file_stamp(f"{self._runs}/{name}/{STATE}"))}
+
+    def _names(self) -> Sequence[str]:
+        """Return the names of all folders. Those that begin with a dot are runs being created, imported or deleted."""
         try:
-            names = [name for name in os.listdir(self._runs) if name[0] != "."]
+            return [name for name in os.listdir(self._runs) if name[0] != "."]
         except FileNotFoundError:
-            return {}
-        return {name: stamp for name in names if (stamp := file_stamp(f"{self._runs}/{name}/{STATE}"))}
+            return []
 
     def _folder(self, run_id: str) -> RunFolder:
         return RunFolder(self._runs / run_id)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from mosaic.store.live_sessions import LiveSession
     from mosaic.store.logs import Stream
     from mosaic.store.state import State
-    from mosaic.store.views import CurvePoints, LiveRow, LogPart, RunDetails, RunRow
+    from mosaic.store.store import Store
+    from mosaic.store.views import CurvePoints, LiveRow, LogPart, RunDetails, RunRow, UnreadableRun
     from mosaic.telemetry.events.event import MetricEvent
     from mosaic.telemetry.frames.reader import Pictures
     from mosaic.telemetry.frames.requests import FrameRequest
@@ -70,6 +71,8 @@ class Backend(Protocol):
 
     def runs(self, *, project: str | None = None, hidden: bool = False) -> list[RunRow]: ...
 
+    def unreadable_runs(self) -> list[UnreadableRun]: ...
+
     def run(self, ref: str) -> BackendRun: ...
 
     def sessions(self) -> list[LiveRow]: ...
@@ -78,6 +81,12 @@ class Backend(Protocol):
 
 
 class _LocalBackend:
+    @cached_property
+    def _store(self) -> Store:  # listing does not need a trainer, whose import takes longer than the list
+        from mosaic.store.store import Store
+
+        return Store()
+
     @cached_property
     def _trainer(self) -> Trainer:
         from mosaic.runs.trainer import Trainer
@@ -91,17 +100,20 @@ class _LocalBackend:
         return [LocalRun(run) for run in self._trainer.submit_group(config, seeds)]
 
     def runs(self, *, project: str | None = None, hidden: bool = False) -> list[RunRow]:
-        from mosaic.store.store import Store
         from mosaic.store.views import row_of
         from mosaic.ui.cli.output import note
 
-        store = Store()  # listing does not need a trainer, whose import takes longer than the list
-        index = store.index
-        found = index.list(projects=store.project_names(project))
+        index = self._store.index
+        found = index.list(projects=self._store.project_names(project))
         rows = [row_of(summary) for summary in found if hidden or not summary.hidden]
         for text in index.notes:
             note(text)
         return rows
+
+    def unreadable_runs(self) -> list[UnreadableRun]:
+        from mosaic.store.views import unreadable_runs
+
+        return unreadable_runs(self._store)
 
     def run(self, ref: str) -> BackendRun:
         return LocalRun(self._trainer.run(ref))

@@ -271,6 +271,7 @@ def test_a_tournament_in_the_browser(tab: Tab) -> None:
     page.get_by_role("option", name="random", exact=True).click()
     expect(page.locator(".e-entrant").last).to_contain_text("random")
     page.get_by_label("Games").fill("4")
+    expect(page.get_by_text("8 games a pair, 24 in all")).to_be_visible()
     page.get_by_role("button", name="Run", exact=True).click()
     page.wait_for_url(re.compile("examination="))
     expect(page.locator(".e-verdict")).to_contain_text("24 games", timeout=PATIENCE_MS)

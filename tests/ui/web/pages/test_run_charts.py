@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from mosaic.runs.trainer import Trainer
+from mosaic.store.usage import UsageSample, append_usage
 from mosaic.store.views import UsagePoints
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.ui.web.pages.run.usage import round_up, usage_charts
@@ -108,4 +110,109 @@ def test_single_points_are_a_table(tab: Tab, server: WebServer) -> None:
     table = page.get_by_role("table", name="Return", exact=True)
     expect(table).to_contain_text("10 env steps")
     keep_picture(page, "single-points")
+    tab.check()
+
+
+def submitted(server: WebServer, **parts: Any) -> Any:
+    """A run that is over and has reported nothing."""
+    apart = {"num_env_runners": 10_000}  # more than there are: the server leaves it where it is
+    run = Trainer(server.home).submit(toy(40, resources=apart, **parts), start=False)
+    run.stop()
+    return run
+
+
+CHECKPOINTS = """() => {
+  const chart = getElement(document.querySelector(".nicegui-echart"))?.chart;
+  const marks = chart?.getOption().series.find((one) => one?.id === "checkpoints")?.markPoint.data;
+  return marks?.length ? marks.map(({ coord, symbolSize }) => [coord[0], symbolSize]) : null;
+}"""
+
+
+@pytest.mark.slow
+def test_checkpoints_are_marks_on_the_axis(tab: Tab, server: WebServer) -> None:
+    training = {"worker": "tabular", "total_timesteps": 6000}
+    config = {
+        "environment": {"env_id": "gym/FrozenLake-v1"},
+        "training": training,
+        "checkpoint": {"every_steps": 2000, "keep_last": 5},
+    }
+    run = trained_here(server.home, config)
+    saved = server.api.get(f"/runs/{run.id}").json()["checkpoints"]
+    assert len(saved) > 1
+    page = tab.open(f"/runs/{run.id}")
+    marks = page.wait_for_function(CHECKPOINTS).json_value()
+    assert sorted(at for at, _ in marks) == sorted(each["env_steps"] for each in saved)
+    largest = max(size for _, size in marks)
+    assert [at for at, size in marks if size == largest] == [each["env_steps"] for each in saved if each["best"]]
+    expect(page.get_by_text("▲ marks checkpoints.")).to_be_visible()
+    keep_picture(page, "run-checkpoints")
+    page.get_by_role("button", name="Wall time").click()  # they are known by their env steps alone
+    page.wait_for_function(f"({CHECKPOINTS})() === null")
+    tab.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rated", [True, False], ids=["rating", "result"])
+def test_the_headline_of_self_play_is_not_the_return(tab: Tab, server: WebServer, rated: bool) -> None:
+    name = f"itself-{'rated' if rated else 'evaluated'}"
+    env = {"env_id": "classic/tictactoe_v3"}
+    training = {"worker": "native", "algorithm": "ppo", "total_timesteps": 400}
+    run = submitted(server, name=name, environment=env, training=training, policy_configuration="self_play")
+    with EventWriter(run.folder.metrics, attempt=1) as writer:
+        for step in range(1, 31):  # a perfect player draws against itself: its return falls to 0
+            said = {"policies": {"learner": {"rating": 1000.0 + 20 * step}}} if rated else {}
+            writer.report(kind="iteration", env_steps=10 * step, episode_reward_mean=1.0 - step / 30, **said)
+            if not rated and step % 10 == 0:
+                writer.report(kind="evaluation", env_steps=10 * step, episode_reward_mean=0.01 * step)
+    page = tab.open(f"/runs/{run.id}")
+    words, value = ("Rating", "1,600") if rated else ("Return in evaluations", "0.30")
+    tile = page.locator(".r-strip > div", has=page.get_by_text(words, exact=True))
+    expect(tile.locator(".v")).to_have_text(value)
+    expect(page.locator(".r-measure").first).to_contain_text(words)  # the large chart
+    expect(page.locator(".r-charts .t")).to_contain_text(["Return"])  # a small one
+    page = tab.open(f"/runs?q={name}")
+    expect(page.get_by_role("row", name=name)).to_contain_text(f"{value}{'rating' if rated else 'evaluated'}")
+    tab.check()
+
+
+LABELS = """() => {
+  const chart = getElement(document.querySelector(".nicegui-echart"))?.chart;
+  const { series = [] } = chart?.getOption() ?? {};
+  const named = series.filter((one) => one?.type === "line" && one.endLabel?.show);
+  const bands = series.filter((one) => one?.type === "custom").flatMap((one) => one.data.map(([, y]) => y));
+  const [low, high] = chart?.getModel().getComponent("yAxis").axis.scale.getExtent() ?? [];
+  const at = ({ data, endLabel }) =>
+    chart.convertToPixel({ yAxisIndex: 0 }, data.at(-1)[1]) + (endLabel.offset?.[1] ?? 0);
+  return { labels: named.map(at).sort((a, b) => a - b), height: chart?.getHeight(), bands, low, high };
+}"""
+
+
+@pytest.mark.slow
+def test_names_at_curves_do_not_overlap_and_bands_stay_in_range(tab: Tab, server: WebServer) -> None:
+    run = submitted(server, name="crowded")
+    with EventWriter(run.folder.metrics, attempt=1) as writer:
+        for step in range(1, 3001):  # more than are drawn: each point has a band; the curves end at nearly one value
+            policies = {f"policy_{each}": {"rating": 1000.0 + each / 10 + (step * 37) % 50} for each in range(5)}
+            writer.report(kind="iteration", env_steps=10 * step, episode_reward_mean=0.5, policies=policies)
+    page = tab.open(f"/runs/{run.id}")
+    page.get_by_role("combobox", name="Measure").click()
+    page.get_by_role("option", name="Rating", exact=True).click()
+    page.wait_for_function(f"({LABELS})().labels.length === 5")
+    found = page.evaluate(LABELS)
+    gaps = [after - before for before, after in zip(found["labels"], found["labels"][1:], strict=False)]
+    assert min(gaps) >= 14.9
+    assert 0 < found["labels"][0] < found["labels"][-1] < found["height"]
+    assert found["bands"]
+    assert found["low"] <= min(found["bands"]) <= max(found["bands"]) <= found["high"]
+    tab.check()
+
+
+@pytest.mark.slow
+def test_the_use_of_the_machine_is_on_the_page_of_a_run(tab: Tab, server: WebServer) -> None:
+    run = submitted(server, name="busy")
+    for second in range(5):
+        append_usage(run.folder, UsageSample(1000.0 + 2 * second, 1.5, 900.0, 50.0, 2000.0))
+    page = tab.open(f"/runs/{run.id}")
+    for name in ("CPU", "Memory", "GPUs of this machine", "Memory of the GPUs"):
+        expect(page.get_by_role("img", name=f"{name} over time")).to_be_visible()
     tab.check()

@@ -129,3 +129,92 @@ def test_the_list_fits_a_phone(phone: Tab, ended: list[str]) -> None:
     expect(page.get_by_label("Note", exact=True)).to_be_visible()
     assert page.evaluate("document.querySelector('.m-dialog').getBoundingClientRect().right <= innerWidth")
     phone.check()
+
+
+def test_a_queued_run_says_its_place_and_why_it_waits(tab: Tab, phone: Tab, server: WebServer) -> None:
+    much = {"num_env_runners": 1, "max_memory_mb": 60_000}  # of the 100,000 MB that the server may use
+    alive = server.submit(toy(10**5, 0.05, name="in-the-way", tags=["queue"], resources=much))
+    run = Trainer(server.home).run(alive)
+    next(event for event in run.events(follow=True) if event["kind"] == "iteration")
+    waiting = [server.submit(toy(20, name=f"waits-{place}", tags=["queue"], resources=much)) for place in (1, 2)]
+    page = tab.open("/runs?tag=queue")
+    for name, place, why in (
+        ("waits-1", "next in the queue", "It needs 60,000 MB of memory, and others use it."),
+        ("waits-2", "1 before it", "1 run will start first."),
+    ):
+        row = page.get_by_role("row", name=name)
+        expect(row).to_contain_text("queued")
+        expect(row.locator(".u-far")).to_contain_text(place)
+        expect(row.locator(".u-far [title]")).to_have_attribute("title", why)
+        expect(row.locator(".m-bar.queued")).to_be_visible()
+    expect(page.get_by_role("row", name="in-the-way").locator(".m-bar.running")).to_be_visible()
+    keep_picture(page, "runs-queued")
+    small = phone.open("/runs?tag=queue")
+    expect(small.get_by_role("row", name="waits-2")).to_contain_text("1 before it")
+    stage = page.locator(".r-stage")
+    page = tab.open(f"/runs/{waiting[1]}")
+    expect(stage).to_have_text("Number 2 in the queue. 1 run will start first.")
+    page = tab.open(f"/runs/{waiting[0]}")
+    expect(stage).to_have_text("Number 1 in the queue. It needs 60,000 MB of memory, and others use it.")
+    page.get_by_role("button", name="Take it out of the queue").click()
+    expect(page.locator(".m-crumb .m-pill")).to_have_text("stopped")
+    run.stop(patience_s=1.0)
+    page = tab.open(f"/runs/{waiting[1]}")
+    expect(page.locator(".m-crumb .m-pill")).to_have_text("finished")  # its turn came
+    expect(page.locator(".r-strip .m-bar.finished")).to_be_visible()
+    page = tab.open("/runs?tag=queue")
+    expect(page.get_by_role("row", name="in-the-way").locator(".m-bar.stopped")).to_be_visible()
+    tab.check()
+    phone.check()
+
+
+def test_a_run_is_renamed_and_deleted_on_its_page(tab: Tab, server: WebServer) -> None:
+    run_id = server.submit(toy(5, name="epsilon"))
+    Trainer(server.home).run(run_id).wait(60)
+    page = tab.open(f"/runs/{run_id}")
+    page.get_by_label("More actions on this run").click()
+    page.get_by_role("menuitem", name="Name, tags and note").click()
+    page.get_by_label("Name", exact=True).fill("zeta")
+    page.get_by_label("Note", exact=True).fill("kept for the curve")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".m-crumb")).to_contain_text("zeta")
+    expect(page.locator(".r-note")).to_contain_text("kept for the curve")
+    page.get_by_label("More actions on this run").click()
+    page.get_by_role("menuitem", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.locator("h1")).to_have_text("Runs")
+    assert server.api.get(f"/runs/{run_id}").status_code == 404
+    tab.check()
+
+
+def test_columns_keep_their_places_with_long_names_and_tags(tab: Tab, server: WebServer) -> None:
+    long = "a-name-that-says-everything-about-the-run-and-more-than-a-column-can-hold-1"
+    tags = ["wide", "a-tag-that-is-longer-than-its-column", "another-tag-of-that-kind", "fourth"]
+    run_id = server.submit(toy(5, name=long, tags=tags))
+    Trainer(server.home).run(run_id).wait(60)
+    page = tab.open("/runs?tag=wide")
+    row = page.locator(".u-table tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("hold-1")  # seeds differ at the ends of their names
+    expect(row.locator(".u-tags")).to_contain_text("+2")
+    inside = """(cells) => cells.every((cell) => [...cell.querySelectorAll("b, .m-tag, .m-pill, .m-bar")].every(
+      (part) => part.getBoundingClientRect().right <= cell.getBoundingClientRect().right + 1))"""
+    assert row.locator("td").evaluate_all(inside)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    tab.check()
+
+
+def test_a_run_that_cannot_be_read_is_told(tab: Tab, server: WebServer) -> None:
+    run = Trainer(server.home).submit(toy(5, name="damaged"), start=False)
+    run.stop()
+    whole = run.folder.config.read_bytes()
+    run.folder.config.write_text("{")
+    run.folder.state.touch()  # the index reads it again
+    page = tab.open("/runs")
+    page.get_by_text("1 run cannot be read and is not in this list.").click()
+    expect(page.locator(".u-unreadable li")).to_contain_text(run.id)
+    expect(page.locator(".u-unreadable li")).to_contain_text("config.json")
+    assert [row["run_id"] for row in server.api.get("/unreadable-runs").json()] == [run.id]
+    run.folder.config.write_bytes(whole)
+    expect(page.get_by_text("cannot be read")).to_be_hidden()
+    tab.check()

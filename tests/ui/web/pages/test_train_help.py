@@ -10,6 +10,20 @@ from tests.ui.web.web_kit import Tab, WebServer, keep_picture, toy
 pytestmark = pytest.mark.slow
 
 
+FIRST_LOOK = """new MutationObserver(() => {
+  const start = [...document.querySelectorAll("button")].find((each) => each.textContent.includes("Start training"));
+  if (start && window.startedDisabled === undefined) window.startedDisabled = start.disabled;
+}).observe(document, { childList: true, subtree: true });"""
+
+
+def test_start_waits_for_the_form(tab: Tab) -> None:
+    tab.page.add_init_script(FIRST_LOOK)
+    page = tab.open("/train?env=gym/CartPole-v1")
+    expect(page.get_by_role("button", name="Start training")).to_be_enabled()
+    assert page.evaluate("window.startedDisabled") is True
+    tab.check()
+
+
 def test_options_are_basic_first_and_found_by_words(tab: Tab) -> None:
     page = tab.open("/train?env=gym/CartPole-v1")
     expect(page.get_by_label("Learning rate", exact=True)).to_be_visible()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from mosaic.ui.cli.options import JsonOption, ServerOption
+
+if TYPE_CHECKING:
+    from mosaic.runs.exporting.record import ExportRow
 
 app = typer.Typer(help="List exports and act on them.", invoke_without_command=True, rich_markup_mode=None)
 
@@ -44,7 +47,7 @@ def list_(
             row.request.run,
             f"{row.request.checkpoint:,}" if isinstance(row.request.checkpoint, int) else "",
             row.request.target,
-            row.request.out or "its own folder",
+            _written_to(row),
         ]
         for row in rows
     ]
@@ -53,6 +56,13 @@ def list_(
     print_table(title, columns, cells, ["env steps"], whole=1)
     if not cells:
         note("Start one: mosaic export RUN --out PATH")
+
+
+def _written_to(row: ExportRow) -> str:
+    """Return where the files of an export are; empty where it has not written any."""
+    from mosaic.store.state import State
+
+    return (row.request.out or "its own folder") if row.state is State.FINISHED else ""
 
 
 @app.command()

@@ -43,6 +43,8 @@ def list_(
     with open_backend(server) as runs:
         wanted = name_of_project(project) if project == "." else project
         rows = [row for row in runs.runs(project=wanted, hidden=hidden) if tag is None or tag in (*row.tags, row.group)]
+        for each in runs.unreadable_runs() if server else ():  # a list of this machine notes them by itself
+            note(f"Run '{each.run_id}' cannot be shown: {each.reason}")
     named = any(row.name for row in rows)
     if json:
         print_json([row.model_dump(mode="json") for row in rows])

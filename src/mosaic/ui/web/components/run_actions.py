@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from typing import TypeAlias
@@ -17,7 +17,7 @@ from mosaic.store.views import LabelledRun
 from mosaic.ui.web.api import ask_or_complain
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.theme import title
-from mosaic.ui.web.components.widgets import box, button, raw, say
+from mosaic.ui.web.components.widgets import box, button, raw, say, set_html
 
 Done: TypeAlias = Callable[[], Awaitable[None] | None]
 
@@ -57,6 +57,25 @@ class RunMenu:
     async def _act(self, action: Awaitable[None]) -> None:
         with self._place:  # the item that was clicked may be gone before the action is over
             await action
+
+
+class UnreadableRuns:
+    """Line that says which runs are not in the list because their files are damaged, and why."""
+
+    def __init__(self) -> None:
+        self._line = raw("", "m-note u-unreadable").props("role=status")
+        self.show({})
+
+    def show(self, unreadable: Mapping[str, str]) -> None:
+        number = len(unreadable)
+        said = "1 run cannot be read and is" if number == 1 else f"{number} runs cannot be read and are"
+        reasons = "".join(f"<li><b>{escape(run)}</b> {escape(why)}</li>" for run, why in unreadable.items())
+        advice = "Restore the files from a copy, or delete the folder."
+        set_html(
+            self._line,
+            f"<details><summary>{said} not in this list.</summary><ul>{reasons}</ul><p>{advice}</p></details>",
+        )
+        self._line.set_visibility(bool(unreadable))
 
 
 def _item(

@@ -105,6 +105,7 @@ T = TypeVar("T")
 REWARD = "episode_reward_mean"
 _FRESH_S = 1.0
 _NAMES_FRESH_S = 2.0
+_UNREADABLE_FRESH_S = 10.0
 _SPARK_POINTS = 40
 _TREND_POINTS, _TREND_FRESH_S = 120, 5.0
 _MOST_KEPT = 2000
@@ -123,6 +124,10 @@ class Facts:
         """Return the runs, newest first, without those hidden from lists unless they are asked for."""
         every = self._fresh("rows", self._context.store.index.list)
         return every if hidden else [row for row in every if not row.hidden]
+
+    def unreadable(self) -> dict[str, str]:
+        """Return the runs whose files are damaged or missing, and why."""
+        return self._fresh("unreadable", self._context.store.index.unreadable, _UNREADABLE_FRESH_S)
 
     def queue(self) -> dict[str, str]:
         """Return the queued runs in the order in which they will start, and why each waits."""
@@ -209,6 +214,7 @@ class Facts:
     def forget_rows(self) -> None:
         """Drop cached rows: an address may name runs that were just created."""
         self._forget("rows")
+        self._forget("unreadable")
 
     def look(self, env: EnvID) -> EnvLook:
         """Create an env named in an address or form, if that is allowed; raise MosaicError otherwise."""

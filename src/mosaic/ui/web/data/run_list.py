@@ -196,8 +196,7 @@ def progress_bar(row: RunSummary, progress: RunProgress | None, place: int | Non
     steps = count(row.env_steps)
     match row.state:
         case State.QUEUED:
-            words = "queued" if place is None else "next in the queue" if place == 1 else f"{place - 1} before it"
-            return _bar(row.state, 0.0, words)
+            return _bar(row.state, 0.0, place_words(place))
         case State.FINISHED:
             return _bar(row.state, 1.0, steps)
         case State.RUNNING | State.STARTING | State.STOPPING:
@@ -209,6 +208,11 @@ def progress_bar(row: RunSummary, progress: RunProgress | None, place: int | Non
         case State.STOPPED | State.FAILED | State.LOST:
             of = f" of {count(row.target_steps)}" if row.target_steps else ""
             return _bar(row.state, share if share is not None else 1.0, f"{steps}{of}")
+
+
+def place_words(place: int | None) -> str:
+    """Return the place of a run in the queue; None where it is not known yet."""
+    return "queued" if place is None else "next in the queue" if place == 1 else f"{place - 1} before it"
 
 
 def _share(row: RunSummary) -> float | None:

@@ -13,7 +13,7 @@ from nicegui import PageArguments, run, ui
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import ENDED, LIVE, State
 from mosaic.ui.web.components.layout import PageLayout
-from mosaic.ui.web.components.run_actions import ActionableRun, RunMenu, add_tags, delete, set_hidden
+from mosaic.ui.web.components.run_actions import ActionableRun, RunMenu, UnreadableRuns, add_tags, delete, set_hidden
 from mosaic.ui.web.components.theme import (
     ago,
     clipped,
@@ -48,6 +48,7 @@ from mosaic.ui.web.data.run_list import (
     RunGroup,
     RunListView,
     grouped,
+    place_words,
     progress_bar,
     score_text,
 )
@@ -74,6 +75,7 @@ class _Found(NamedTuple):
     every: int
     tags: list[str]
     projects: list[str]
+    unreadable: dict[str, str]
 
     @property
     def shown(self) -> list[RunSummary]:
@@ -124,6 +126,7 @@ class _RunsPage:
             self._compare.set_visibility(False)
             with panel(body="m-body tight"):
                 self._table = box("m-scroll")
+            self._unreadable = UnreadableRuns()
             self._menu = RunMenu(self._reload)
         self._draw_selection()
         ui.timer(_REFRESH_S, self._refresh)
@@ -178,13 +181,14 @@ class _RunsPage:
         tags = sorted({tag for row in every for tag in row.tags})[:_MOST_TAGS]
         projects = {row.name for row in self._facts.projects()} | {row.project for row in every if row.project}
         groups = grouped(shown, view.group_by, self._facts.settings) if shown else []
-        return _Found(groups, len(found), len(every), tags, sorted(projects))
+        return _Found(groups, len(found), len(every), tags, sorted(projects), self._facts.unreadable())
 
     async def _refresh(self) -> None:
         """Update existing rows in place, so that ticks and focus stay."""
         found = await run.io_bound(self._load)
         if found is None or self._table.is_deleted:  # the server is shutting down, or the page was left meanwhile
             return
+        self._unreadable.show(found.unreadable)
         if (self._view.tag, found.tags) != self._tags_drawn:
             self._draw_tags(found.tags)
         if found.projects != self._projects_drawn:
@@ -361,9 +365,10 @@ class _Row:
         queue = facts.queue() if row.state is State.QUEUED else {}
         place = [*queue].index(row.run_id) + 1 if row.run_id in queue else None
         why = queue.get(row.run_id, "")
+        waits = f'<div class="faint small only-phone">{place_words(place)}</div>' if queue else ""
         far = progress_bar(row, progress, place)
         for element, html in (
-            (self._state, pill(row.state)),
+            (self._state, pill(row.state) + waits),
             (self._far, f'<div title="{escape(why)}">{far}</div>' if why else far),
             (self._spark, spark(facts.spark(row), 84, 26, spark_kind(row))),
             (self._score, score_text(row)),
