@@ -249,6 +249,12 @@ def test_commands_on_exports(here: Path, capsys: pytest.CaptureFixture[str]) -> 
 
     export_id = said("export", "lake", "--out", "lake.onnx", "--detach").strip()
     assert export_id in said("exports", "list", "--run", "lake")
+    assert "lake.onnx" in said("exports", "list")
+    folder = RunFolder(Store().home / jobs.EXPORTS / export_id)
+    finished = read_written_state(folder)
+    write_state(folder, finished.model_copy(update={"state": State.FAILED}))
+    assert "lake.onnx" not in said("exports", "list")  # it has written nothing
+    write_state(folder, finished)
     assert export_id in said("exports")
     assert "100.00%" in said("exports", "show", "latest")
     assert "comparing" in said("exports", "log", export_id)

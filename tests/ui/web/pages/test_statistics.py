@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from mosaic.runs.trainer import Trainer
 from mosaic.telemetry.events.writer import EventWriter
-from tests.ui.web.web_kit import Tab, WebServer, check_accessible, keep_picture, toy
+from tests.ui.web.web_kit import Tab, WebServer, check_accessible, keep_picture
 
 pytestmark = pytest.mark.slow
 

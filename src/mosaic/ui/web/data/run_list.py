@@ -143,8 +143,8 @@ class RunGroup(NamedTuple):
         scores = [row.score for row in self.rows if row.score is not None]
         if len({(row.env, row.measure) for row in self.rows}) > 1 or not scores:
             return number_of
-        mean = f" · mean {number(sum(scores) / len(scores))}" if len(scores) > 1 else ""
-        return f"{number_of} · best {number(max(scores))}{mean}"
+        mean = f" · mean {_score(sum(scores) / len(scores))}" if len(scores) > 1 else ""
+        return f"{number_of} · best {_score(max(scores))}{mean}"
 
 
 def grouped(
@@ -226,5 +226,8 @@ def _bar(kind: State, share: float, words: str) -> str:
 def score_text(row: RunSummary) -> str:
     """Return the run's score and what it is: a rating is not a return."""
     name = "evaluated" if (words := measure_title(row.measure)) == EVALUATED else words.lower()
-    digits = 0 if row.score is not None and abs(row.score) >= 1000 else 2
-    return f'<span class="strong">{number(row.score, digits)}</span><div class="faint small">{escape(name)}</div>'
+    return f'<span class="strong">{_score(row.score)}</span><div class="faint small">{escape(name)}</div>'
+
+
+def _score(score: float | None) -> str:
+    return number(score, 0 if score is not None and abs(score) >= 1000 else 2)

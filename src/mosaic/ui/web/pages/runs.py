@@ -101,6 +101,7 @@ class _RunsPage:
         self._facts, self._view = facts, view
         self._shown = _PAGE
         self._rows: dict[str, _Row] = {}
+        self._heads: dict[str, ui.html] = {}  # of groups, by key
         self._order: list[tuple[str, ...]] | None = None  # None: nothing is drawn yet
         self._tags_drawn: tuple[str, list[str]] = ("", [])
         self._projects_drawn: list[str] | None = None
@@ -197,6 +198,9 @@ class _RunsPage:
             self._draw(found)
             return
         now = time.time()
+        for group in found.groups:
+            if group.title:
+                set_html(self._heads[group.key], _group_head(group))
         for row in found.shown:
             self._rows[row.run_id].update(row, self._facts, now)
 
@@ -211,7 +215,7 @@ class _RunsPage:
                 with box("", "tbody"):
                     for group in found.groups:
                         if group.title:
-                            raw(_group_head(group), "u-group", "tr")
+                            self._heads[group.key] = raw(_group_head(group), "u-group", "tr")
                         for row in group.rows:
                             ticked = row.run_id in self._view.ticked
                             self._rows[row.run_id] = _Row(row, self._facts, now, ticked, self._tick, self._open_menu)

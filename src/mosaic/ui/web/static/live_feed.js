@@ -7,6 +7,7 @@ const COLOURS = 6;
 const FEW = 6; // more curves get a list of names instead of a name at each end, and no bands
 const ROWS = 10; // of the tooltip, before a second column
 const COMPACT_POINTS = 250;
+const SMOOTHED = 20; // points from which on a curve is smoothed before a viewer chooses: else its end is not its value
 const APPENDED = 500; // new points kept at full detail before the server downsamples the whole curve again
 const css = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
 const escape = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -53,7 +54,7 @@ export default {
   template: "<span hidden></span>",
   props: { sources: Array, charts: Array, points: Number, stride: Number, checkpoints: { type: Array, default: () => [] }, first_axis: { type: String, default: "env_steps" } },
   async mounted() {
-    Object.assign(this, { axis: this.first_axis, weight: 0.6, bands: true, log: false, pinned: null, hidden: new Set(), data: new Map(), sockets: new Map(), appended: 0, zoom: null, picked: new WeakSet() });
+    Object.assign(this, { axis: this.first_axis, weight: null, bands: true, log: false, pinned: null, hidden: new Set(), data: new Map(), sockets: new Map(), appended: 0, zoom: null, picked: new WeakSet() });
     this.watcher = new MutationObserver(() => this.redraw()); // dark <-> light
     this.watcher.observe(document.body, { attributes: true, attributeFilter: ["class"] });
     this.onShown = () => document.hidden || this.redraw();
@@ -248,7 +249,7 @@ export default {
       for (const { name, key, place, aside, series: { x, low, high, mean } } of curves) {
         const { color, dash } = look(place);
         looks.set(key, { color, dash });
-        const [l, h, m] = (many ? [[], [], mean] : [low, high, mean]).map((values) => smooth(values, this.weight)).map((values) => (this.log ? values.map((v) => (v > 0 ? v : null)) : values));
+        const [l, h, m] = (many ? [[], [], mean] : [low, high, mean]).map((values) => smooth(values, this.weight ?? (x.length < SMOOTHED ? 0 : 0.6))).map((values) => (this.log ? values.map((v) => (v > 0 ? v : null)) : values));
         const banded = many ? [] : x.map((_, i) => i).filter((i) => l[i] !== null && h[i] !== null);
         if (this.bands && !aside && banded.some((i) => l[i] < h[i])) series.push({
           id: key + ":band", type: "custom", silent: true, z: 1, clip: true, tooltip: { show: false },
