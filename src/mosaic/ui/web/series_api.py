@@ -16,7 +16,8 @@ from mosaic.server.context import ServerContext
 from mosaic.server.errors import REFUSALS
 from mosaic.telemetry.curves.curves import Axis
 from mosaic.ui.series import GROUP, MOST_POINTS, ManySeries, SeriesQuery, catch_up, folders_of, read_series
-from mosaic.ui.study import as_csv, as_png, compare_selected, scored_groups
+from mosaic.ui.study import compare_selected, scored_groups
+from mosaic.ui.study_files import as_csv, as_png
 from mosaic.ui.web.data.facts import settings_of
 
 

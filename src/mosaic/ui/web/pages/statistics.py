@@ -15,15 +15,13 @@ from mosaic.store.state import LIVE
 from mosaic.ui.cli.group_results import short_key
 from mosaic.ui.study import (
     ALGORITHM,
-    HEADS,
     NAME,
     MethodComparison,
-    as_csv,
-    as_png,
     compare_selected,
     scored_groups,
     ways_to_compare,
 )
+from mosaic.ui.study_files import HEADS, as_csv, as_png
 from mosaic.ui.web.components.theme import clipped, env_title, number, series_key, series_look
 from mosaic.ui.web.components.widgets import box, button, panel, raw, select
 from mosaic.ui.web.data.facts import Facts
