@@ -48,7 +48,7 @@ class TournamentRequest(_Asked):
     policies: tuple[Policy, ...] = Field(
         min_length=2, max_length=20, description="Two or more policies, each named once."
     )
-    games: int = Field(10, ge=1, le=1000, description="Games per ordered pair of policies.")
+    games: int = Field(10, ge=1, le=1000, description="Games of a pair as each agent: 10 are 20 games a pair.")
 
     @property
     def references(self) -> dict[str, str]:

@@ -189,7 +189,7 @@ def _rounded(estimate: Estimate, scale: float = 1) -> str:
 def tournament(
     env: EnvArgument,
     policy: Annotated[list[str], typer.Argument(metavar="POLICY...", help="Two or more policies to rate.")],
-    games: Annotated[int, typer.Option("--games", min=1, help="Games per ordered pair of policies.")] = 10,
+    games: Annotated[int, typer.Option("--games", min=1, help="Games of a pair as each agent: --games 10 plays 20.")] = 10,
     seed: SeedOption = 0,
     num_env_runners: EnvRunnersOption = None,
     num_workers: EarlierWorkersOption = None,
@@ -256,7 +256,7 @@ def _show_tournament(result: Tournament) -> None:
     for place, (policy, rating) in enumerate(result.ratings().items(), start=1):
         score = result.policy(policy).score
         rows.append([place, policy, f"{rating.value:.1f}", interval(score.mean, score.ci95)])
-    title = f"{result.env}: {result.games} games per ordered pair, seed {result.seed}"
+    title = f"{result.env}: {2 * result.games} games a pair, {result.games} as each agent, seed {result.seed}"
     print_table(title, ["", "policy", "rating", "score (95 %)"], rows, ["", "rating", "score (95 %)"])
     pairs = []
     for first, second in permutations(result.policies, 2):

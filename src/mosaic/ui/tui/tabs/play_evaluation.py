@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _PLAYERS, _TOURNAMENT = "Evaluate these players …", "Hold a tournament …"
 _EPISODES, _SEED = "Episodes", "Seed"
-_POLICIES, _GAMES = "Policies, separated by spaces", "Games per ordered pair"
+_POLICIES, _GAMES = "Policies, separated by spaces", "Games of a pair, as each agent"
 _FOLLOW_S = 0.5
 _BAR = 30
 
