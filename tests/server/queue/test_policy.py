@@ -131,3 +131,5 @@ def test_each_reason_to_wait_is_said() -> None:
         (Demand("x", gpus=2), 0, [], "It can never start here: it asks for 2 GPUs, and this server may use 1."),
     ):
         assert why_waiting(demand, before, running, limits) == words
+    one = QueueLimits(runs=1, cores=4, memory_mb=2000, gpus=1)
+    assert why_waiting(Demand("x"), 0, [Demand("b")], one) == "1 run is alive, and this server runs 1 at a time."

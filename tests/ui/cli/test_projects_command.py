@@ -143,6 +143,13 @@ def server(mosaic, tmp_path, monkeypatch):
     return url
 
 
+def test_runs_of_a_server_that_cannot_be_read_are_named(mosaic, server, tmp_path):
+    (tmp_path / "there" / "runs" / "emptied").mkdir()
+    answer = mosaic("runs", "list", "--server", server)
+    assert "1 run" in answer.out
+    assert "Run 'emptied' cannot be shown: There is no run in" in " ".join(answer.err.split())
+
+
 def test_projects_of_a_server(mosaic, server, tmp_path):
     assert told(mosaic, "list") == []
     rows = told(mosaic, "list", "--server", server)
