@@ -27,6 +27,7 @@ def told(server: WebServer, env: str, name: str, scores: list[float], noise: flo
         run.stop()
         with EventWriter(run.folder.metrics, attempt=1) as writer:
             writer.report(kind="iteration", env_steps=100, episode_reward_mean=score)
+        run.folder.state.touch()  # the index may have read it before
         made.append(run.id)
     return made
 

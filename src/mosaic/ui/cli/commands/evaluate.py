@@ -189,7 +189,9 @@ def _rounded(estimate: Estimate, scale: float = 1) -> str:
 def tournament(
     env: EnvArgument,
     policy: Annotated[list[str], typer.Argument(metavar="POLICY...", help="Two or more policies to rate.")],
-    games: Annotated[int, typer.Option("--games", min=1, help="Games of a pair as each agent: --games 10 plays 20.")] = 10,
+    games: Annotated[
+        int, typer.Option("--games", min=1, help="Games of a pair as each agent: --games 10 plays 20.")
+    ] = 10,
     seed: SeedOption = 0,
     num_env_runners: EnvRunnersOption = None,
     num_workers: EarlierWorkersOption = None,

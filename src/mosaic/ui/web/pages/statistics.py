@@ -45,6 +45,7 @@ class StatisticsPanel:
         self._facts, self._by, self._on_by = facts, by, on_by
         self._study: StudyDocument | None = None
         self._runs: Sequence[RunSummary] = ()
+        self._shown_way: str | None = None
         with panel("Statistics", hint="over seeds and environments, 95 % intervals", body="s-study") as end:
             self._said = raw("", "m-note").props("role=status")
             self._body = raw("")
@@ -77,11 +78,11 @@ class StatisticsPanel:
         self._body.set_content("" if self._study is None else study_html(self._study, found.notes))
         self._files.set_visibility(self._study is not None)
         self._way.set_visibility(len(found.ways) > 1)
-        chosen = self._by if self._by in found.ways else next(iter(found.ways), None)
-        self._way.set_options({way: _way_title(way) for way in found.ways}, value=chosen)
+        self._shown_way = self._by if self._by in found.ways else next(iter(found.ways), None)
+        self._way.set_options({way: _way_title(way) for way in found.ways}, value=self._shown_way)
 
     async def _choose(self, by: str | None) -> None:
-        if by is None or by == self._by or (not self._by and by == next(iter(self._way.options), None)):
+        if by is None or by == self._shown_way:
             return
         self._by = by
         self._on_by(by)
