@@ -115,7 +115,8 @@ def test_single_points_are_a_table(tab: Tab, server: WebServer) -> None:
 
 def submitted(server: WebServer, **parts: Any) -> Any:
     """A run that is over and has reported nothing."""
-    run = Trainer(server.home).submit(toy(40, **parts), start=False)
+    apart = {"num_env_runners": 1, "max_memory_mb": 200_000}  # more than there is: the server never starts it
+    run = Trainer(server.home).submit(toy(40, resources=apart, **parts), start=False)
     run.stop()
     return run
 

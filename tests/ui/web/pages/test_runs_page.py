@@ -207,7 +207,8 @@ def test_columns_keep_their_places_with_long_names_and_tags(tab: Tab, server: We
 
 
 def test_a_run_that_cannot_be_read_is_told(tab: Tab, server: WebServer) -> None:
-    run = Trainer(server.home).submit(toy(5, name="damaged"), start=False)
+    apart = {"num_env_runners": 1, "max_memory_mb": 200_000}  # more than there is: the server never starts it
+    run = Trainer(server.home).submit(toy(5, name="damaged", resources=apart), start=False)
     run.stop()
     whole = run.folder.config.read_bytes()
     run.folder.config.write_text("{")
