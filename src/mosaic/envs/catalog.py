@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gymnasium.spaces import Space
 
 from mosaic.config.sections import EnvironmentConfig, Incentives, split_id
-from mosaic.core.errors import InputError, MosaicError, unknown
+from mosaic.core.errors import InputError, MosaicError, nearest, unknown
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.envs.env import Env
@@ -66,13 +66,32 @@ def entries(family: str | None = None) -> list[EnvEntry]:
     return [entry for name in names if family in (None, name) for entry in load_family(name).entries()]
 
 
+def find_entries(asked: str) -> list[EnvEntry]:
+    """Return the entries of a family, or that of one env, which no family has to list."""
+    names = plugins("mosaic.envs")
+    if asked in names:
+        return entries(asked)
+    family, name = split_id(asked)
+    if not family:
+        if nearest(name, names) and not _ids_with(name):
+            raise unknown("environment family", name, names, "Type: mosaic envs")
+        raise _without_family(name)
+    listed = entries(family) if family in names else []
+    found = (entry for entry in listed if asked in (entry.id, split_version(entry.id)[0]))
+    return [next(found, EnvEntry(asked, installed=True))]
+
+
+def _ids_with(name: str) -> list[EnvID]:
+    """Return the ids of all families that have this name, with or without its version."""
+    ids = [entry.id for entry in entries()]
+    return [i for i in ids if name in (split_id(i)[1], split_version(split_id(i)[1])[0])]
+
+
 def _without_family(name: str) -> InputError:
     """Return the error for an id without its family, naming the families that have it."""
-    ids = [entry.id for entry in entries()]
-    same = [i for i in ids if name in (split_id(i)[1], split_version(split_id(i)[1])[0])]
-    if same:
+    if same := _ids_with(name):
         return InputError(f"'{name}' needs its family: type {' or '.join(same)}.")
-    return unknown("environment", name, ids, "Type: mosaic envs")
+    return unknown("environment", name, [entry.id for entry in entries()], "Type: mosaic envs")
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,12 @@ class PolicyMapping:
 
         Nothing is checked for envs that do not name their agents ahead.
         """
+        if agents and not self.rules:
+            each = " ".join(f"--agent {agent}=POLICY" for agent in list(agents)[:2])
+            raise MappingError(
+                f"No agent has a policy. Agents: {', '.join(agents)}. Give each agent one, {each}, or all agents the "
+                "same, --agent '*=random'. Type: mosaic policies"
+            )
         for pattern in [part for group, _ in self.rules for part in group.split(",")] if agents else ():
             if not any(_fits(agent, pattern) for agent in agents):
                 near = nearest(pattern, agents)

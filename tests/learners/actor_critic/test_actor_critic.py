@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import ClassVar
+
 import gymnasium
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from gymnasium import spaces
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
 from mosaic.learners.actor_critic.build import assemble_actor_critic
+from mosaic.learners.actor_critic.engine import first_critic_weights
 from mosaic.learners.actor_critic.options import SacOptions, Td3Options
 from mosaic.models.fused import build_model, greedy_rows, make_scratch
 from mosaic.workers.native.worker import NativeWorker
@@ -24,6 +28,7 @@ class Regulator(gymnasium.Env):
 
     observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float32)
     action_space = spaces.Box(1.0, 5.0, (1,), np.float32)
+    sent: ClassVar[list[tuple[float, float]]] = []  # what it was in, and the action
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -31,6 +36,7 @@ class Regulator(gymnasium.Env):
         return np.array([self._x], np.float32), {}
 
     def step(self, action):
+        self.sent.append((self._x, float(action[0])))
         push = (float(action[0]) - 3) / 2
         reward = -(self._x**2 + COST * push**2)
         self._x, self._time = DECAY * self._x + PUSH * push, self._time + 1
@@ -49,6 +55,7 @@ def best_gain():
 @pytest.fixture
 def _regulator():
     gymnasium.register("MosaicRegulator-v0", entry_point=lambda **_: Regulator())
+    Regulator.sent.clear()
     yield
     del gymnasium.registry["MosaicRegulator-v0"]
 
@@ -72,11 +79,38 @@ def train(assembled, total):
 )
 def test_the_optimum_of_a_linear_system_is_found(options):
     made = train(assemble_actor_critic(config("gym/MosaicRegulator-v0", 2500), options), 2500)
-    rows = np.linspace(-1, 1, 9, dtype=np.float32)[:, None]
-    model, act = build_model(made.architectures[0]), np.zeros((9, 1), np.float32)
-    greedy_rows(made.learner.weights(0), model, rows, np.zeros((0, 2), np.uint8), make_scratch(model, 9), act)
-    assert np.abs(act[:, 0] + best_gain() * rows[:, 0]).mean() < 0.08
+    rows = np.linspace(-1, 1, 9)
+    assert np.abs(greedy(made, rows) + best_gain() * rows).mean() < 0.08
     made.learner.close()
+
+
+def greedy(made, states):
+    """Return the policy's actions, from -1 to 1."""
+    rows = np.asarray(states, np.float32)[:, None]
+    model, act = build_model(made.architectures[0]), np.zeros((len(rows), 1), np.float32)
+    greedy_rows(made.learner.weights(0), model, rows, np.zeros((0, 2), np.uint8), make_scratch(model, len(rows)), act)
+    return act[:, 0]
+
+
+@pytest.mark.usefixtures("_regulator")
+def test_actions_are_drawn_evenly_until_it_learns_and_scaled_to_the_bounds_of_the_env():
+    options = Td3Options(**{**SMALL, "learning_rate": 1e-9}, learning_starts=400, exploration_noise=1e-6)
+    made = train(assemble_actor_critic(config("gym/MosaicRegulator-v0", 500), options), 500)
+    states, actions = np.array(Regulator.sent).T
+    counts, _ = np.histogram(actions[:400], bins=4, range=(1, 5))
+    assert counts.min() > 70  # of 100, in each quarter of the range
+    assert actions[400:] == pytest.approx(3 + 2 * greedy(made, states[400:]), abs=1e-3)
+    made.learner.close()
+
+
+def test_layers_of_critics_start_as_torchs_do():
+    dims = (5, 64, 48, 1)
+    flat = first_critic_weights(dims, seed=3)
+    for rows, columns in pairwise(dims):
+        layer, flat = np.split(flat, [(rows + 1) * columns])
+        assert 0.9 < np.abs(layer).max() * rows**0.5 <= 1  # weights and biases: evenly within 1 / sqrt(inputs)
+        assert abs(layer.mean()) * rows**0.5 < 0.2
+    assert flat.size == 0
 
 
 @pytest.mark.parametrize("options", [SacOptions, Td3Options])

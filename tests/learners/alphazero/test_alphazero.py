@@ -188,6 +188,19 @@ def test_features_can_be_left_out_and_are_not_mixed_up():
         each.learner.close()
 
 
+def test_the_learning_rate_follows_a_cosine():
+    learner = assembled(total=1000, options={"learning_rate": 3e-3, "learning_rate_final": 1e-3}).learner
+    found = []
+    for learner.before.env_steps in (0, 250, 500, 1000, 2000):
+        found.append(learner.learning_rate)
+    learner.close()
+    assert found == pytest.approx([3e-3, 2e-3 + 1e-3 * 0.5**0.5, 2e-3, 1e-3, 1e-3])
+    without_end = assembled(total=None, options={"learning_rate": 3e-3}).learner
+    without_end.before.env_steps = 10**9
+    assert without_end.learning_rate == 3e-3
+    without_end.close()
+
+
 def test_it_learns_tictactoe():
     learner = assembled(games=32, total=40_000, options={"buffer_size": 20_000, "opening_plies": 4}).learner
     losses = []

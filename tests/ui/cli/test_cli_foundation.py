@@ -141,6 +141,24 @@ def test_lists(mosaic):
     assert "environment" in schema["properties"]
 
 
+@pytest.mark.parametrize("name", ["mpe/simple_tag_v3", "mpe/simple_tag"])
+def test_one_env_is_shown_with_its_agents_and_what_to_type(mosaic, name):
+    answer = mosaic("envs", name)
+    assert answer.code == 0
+    words = " ".join(answer.out.split())
+    assert "agents adversary_0, adversary_1, adversary_2, agent_0" in words
+    assert "together, mixed" in words
+    assert "mosaic train mpe/simple_tag_v3" in answer.err
+    (row,) = json.loads(mosaic("envs", name, "--json").out)
+    assert (row["id"], row["compiled_twin"]) == ("mpe/simple_tag_v3", True)
+
+
+def test_an_env_that_no_family_lists_is_shown(mosaic):
+    answer = mosaic("envs", "python:examples.envs:Corridor")
+    assert "Discrete(4)" in answer.out
+    assert "mosaic train external:PORT" in mosaic("envs", "external").err
+
+
 def test_check_shows_a_table_per_agent(mosaic):
     answer = mosaic("check", "mpe/simple_tag_v3")
     assert answer.code == 0
@@ -177,7 +195,15 @@ EVALUATE = ("evaluate", TICTACTOE)
         ((*EVALUATE, "--agent", "*=minimax:dept=2"), "there is no option 'dept'. Did you mean 'depth'?"),
         ((*EVALUATE, "--agent", "random"), "'random' is not AGENT=POLICY"),
         ((*EVALUATE, "--agent", "*=stockfish"), "plays classic/chess_v6 only, not classic/tictactoe_v3"),
-        ((*EVALUATE, "--agent", "*=random", "--episodes", "0"), "equal to 1. Type: mosaic evaluate --help"),
+        ((*EVALUATE, "--agent", "*=random", "--episodes", "0"), "'--episodes' cannot be '0': it should be at least 1."),
+        (
+            (*EVALUATE, "--agent", "*=random", "--episodes", "1e3"),
+            "'--episodes' cannot be '1e3': it should be a whole number. Type: mosaic evaluate --help",
+        ),
+        (
+            ("train", TICTACTOE, "--policies", "selfplay"),
+            "'self_play', 'shared_value_function'. Did you mean 'self_play'? Type: mosaic train --help",
+        ),
         ((*EVALUATE, "--agent", "*=random", "--episods", "3"), "No such option: --episods"),
         ((*EVALUATE, "--agent", "*=random", "--set", "environment.optoins.a=1"), "Did you mean"),
         ((*EVALUATE, "--agent", "*=random", "--set", "environment.options.nonsense=1"), "does not take these options"),
@@ -187,11 +213,17 @@ EVALUATE = ("evaluate", TICTACTOE)
         ),
         ((*EVALUATE, "--agent", "*=human"), "needs a person at a terminal"),
         ((*EVALUATE, "--agent", "*=python:nowhere:f"), "there is no module 'nowhere'"),
-        (EVALUATE, "Missing option '--agent'"),
+        (
+            EVALUATE,
+            "Give each agent one, --agent player_1=POLICY --agent player_2=POLICY, or all agents the same, --agent",
+        ),
+        (("play", TICTACTOE), "No agent has a policy. Agents: player_1, player_2."),
         (("tournament", "mpe/simple_spread_v3", "random", "minimax"), ""),
         (("tournament", TICTACTOE, "random"), ""),
         (("replay", "nothing.json"), "There is no episode file 'nothing.json'"),
-        (("envs", "clasic"), "Did you mean 'classic'?"),
+        (("envs", "clasic"), "no environment family named 'clasic'. Did you mean 'classic'?"),
+        (("envs", "mpe/simple_tga_v3"), "Did you mean 'mpe/simple_tag_v3'?"),
+        (("envs", "CartPole"), "'CartPole' needs its family: type gym/CartPole-v1"),
         (("evalute", TICTACTOE), "No such command 'evalute'"),
     ],
 )
@@ -231,6 +263,7 @@ def test_debug_shows_the_traceback():
 
 def test_help_and_version(mosaic):
     assert mosaic("--help").code == 0
+    assert mosaic() == mosaic("--help")
     assert mosaic("--version").out.strip() == "0.1.0"
 
 

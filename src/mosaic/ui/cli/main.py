@@ -43,7 +43,6 @@ from mosaic.ui.cli.options import SettingsCommand
 app = typer.Typer(
     name="mosaic",
     help="A workbench for reinforcement learning: any policy can take any agent's place in any environment.",
-    no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -104,7 +103,7 @@ def _command(name: str) -> Callable[..., object]:
 def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
+    words = [word for word in words if word != "--debug"] or ["--help"]
     as_json = "--json" in words
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open for the life of the process
@@ -115,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         timer.on_first = _mention_compiling
     try:
         with exits_refused("Code that this command loaded"):  # Typer itself returns exit codes
-            code = _command(words[0] if words else "")(args=words, standalone_mode=False, prog_name="mosaic")
+            code = _command(words[0])(args=words, standalone_mode=False, prog_name="mosaic")
     except MosaicError as error:
         if _reader_has_gone(error):
             code = _leave_quietly()
@@ -184,10 +183,25 @@ def _missing_text(error: ModuleNotFoundError) -> str:
 
 
 def _usage_text(error: Exception) -> str:
-    message = error.format_message() if hasattr(error, "format_message") else str(error)
-    message = message.replace(": Value error, ", ": ")  # pydantic's prefix, which Typer leaves in place
-    context = getattr(error, "ctx", None)
+    message, context = _refusal(error), getattr(error, "ctx", None)
     if not context:
-        return str(message)
+        return message
     stop = "" if message.endswith((".", "?", "!")) else "."
     return f"{message}{stop} Type: {context.command_path} --help"
+
+
+def _refusal(error: Exception) -> str:
+    """Return what is wrong with the words of a command, in the form that settings have."""
+    from pydantic import ValidationError
+
+    from mosaic.core.errors import demand, did_you_mean, shown
+
+    message = str(error.format_message() if hasattr(error, "format_message") else error)
+    if not isinstance(error.__cause__, ValidationError):
+        return message
+    (complaint, *_) = error.__cause__.errors()
+    said, where = demand(complaint), message.partition(": ")[0]
+    if complaint["type"] == "value_error":
+        choices = said.split("'")[3::2] if "' is not one of '" in said else ()
+        return f"{where}: {said}{did_you_mean(str(complaint['input']), choices)}"
+    return f"{where.removeprefix('Invalid value for ')} cannot be {shown(complaint['input'])}: {said}"

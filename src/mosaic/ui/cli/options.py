@@ -29,7 +29,7 @@ AgentOption: TypeAlias = Annotated[
     typer.Option(
         "--agent",
         metavar="NAME=POLICY",
-        help="Policy of an agent, or of a pattern such as 'red_*' or '*'; the first match wins. "
+        help="Policy of an agent, or of a pattern such as 'red_*' or '*'; the first match wins. Every agent needs one. "
         "Or one python:module:function(agent_id, episode).",
     ),
 ]

@@ -10,23 +10,28 @@ import typer
 from mosaic.ui.cli.options import EnvArgument, JsonOption, SetOption
 
 if TYPE_CHECKING:
+    from mosaic.core.ids import EnvID
     from mosaic.envs.catalog import EnvDescription
 
 _WIDE = 110  # columns of a terminal from which a row of envs fits into one line
 
 
 def envs(
-    family: Annotated[
-        str | None, typer.Argument(help="List only this family: gym, classic, sisl, butterfly, mpe, …")
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[FAMILY|ENV]",
+            help="List only this family (gym, classic, sisl, butterfly, mpe, …), or show one env.",
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """List environments: agents, incentives, spaces, what is compiled, tuned and installed."""
-    from mosaic.envs.catalog import entries, inspect_env
+    from mosaic.envs.catalog import entries, find_entries, inspect_env
     from mosaic.ui.cli.output import note, out, print_json, print_table, progress
     from mosaic.workers.presets import presets_of
 
-    found = entries(family)
+    found = entries() if name is None else find_entries(name)
     presets = {entry.id: [f"{preset.worker} {preset.algorithm}" for preset in presets_of(entry.id)] for entry in found}
     described: list[EnvDescription] = []
     with progress("looking at environments", len(found), shown=not json) as tick:
@@ -36,12 +41,15 @@ def envs(
     if json:
         print_json([{**asdict(each), "presets": presets[each.id]} for each in described])
         return
-    for name in dict.fromkeys(each.id.split("/")[0] for each in described):
-        mine = [each for each in described if each.id.startswith(f"{name}/")]
+    if len(found) == 1 and described[0].installed and name != _family_of(found[0].id):
+        _print_env(described[0], presets[found[0].id])
+        return
+    for family in dict.fromkeys(_family_of(each.id) for each in described):
+        mine = [each for each in described if _family_of(each.id) == family]
         here = [each for each in mine if each.installed]
         rows = [_cells(each, "\n" if out.width < _WIDE else ", ") for each in here]
         if here:
-            print_table(f"{name}: {len(here)} environments", ["id", "agents", "sees", "acts"], rows)
+            print_table(f"{family}: {len(here)} environments", ["id", "agents", "sees", "acts"], rows)
         compiled, tuned = [each for each in here if each.compiled_twin], [each for each in here if presets[each.id]]
         for what, those in (("Compiled twin", compiled), ("Tuned preset", tuned)):
             if those:
@@ -50,6 +58,28 @@ def envs(
             ids = ", ".join(each.id for each in mine if each.install == line)
             note(f"  {ids}: {what} {line}\n" if what else f"  {ids}: {line}\n")
     note("Any registered Gymnasium id works as gym/ID; your own env as python:module:factory. Try: mosaic check ENV")
+
+
+def _family_of(env_id: EnvID) -> str:
+    from mosaic.config.sections import split_id
+
+    return split_id(env_id)[0]
+
+
+def _print_env(env: EnvDescription, presets: list[str]) -> None:
+    """Print all about one env, and what to type next."""
+    from mosaic.ui.cli.output import note, print_table
+
+    rows = [
+        ["agents", ", ".join(env.agents)],
+        ["act", "alone" if len(env.agents) == 1 else f"{'in turns' if env.turn_based else 'together'}, {env.kind}"],
+        ["observations", env.observation],
+        ["actions", env.action],
+        ["compiled twin", "yes" if env.compiled_twin else "no"],
+        ["tuned preset", ", ".join(presets) or "none"],
+    ]
+    print_table(env.id, ["what", "value"], rows, whole=1)
+    note(f"Try: mosaic check {env.id}\n     mosaic train {env.id}\n     mosaic evaluate {env.id} --agent '*=random'")
 
 
 def _cells(env: EnvDescription, separator: str) -> list[str]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     env: EnvArgument,
-    agent: AgentOption,
+    agent: AgentOption = [],  # noqa: B006 - Typer copies it
     episodes: Annotated[
         int, typer.Option("--episodes", min=1, help="Number of episodes, each with its own seed.")
     ] = 100,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def play(
     env: EnvArgument,
-    agent: AgentOption,
+    agent: AgentOption = [],  # noqa: B006 - Typer copies it
     seed: PlaySeedOption = None,
     max_steps: MaxStepsOption = None,
     record: Annotated[bool, typer.Option("--record", help="Record the episode, for mosaic replay.")] = False,
