@@ -117,6 +117,7 @@ def _write_zips() -> None:
 
 
 def _write_rllib_checkpoints() -> None:
+    import ray
     from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
     from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
@@ -126,6 +127,7 @@ def _write_rllib_checkpoints() -> None:
 
     for folder in ("results", "ray_results/PPO_cart"):
         save_ppo(Path(folder, "checkpoint_000004").absolute())
+    ray.shutdown()  # the page's runs start it themselves
     env = make_env("mpe/simple_tag_v3")
     hunter = RLModuleSpec(
         module_class=DefaultPPOTorchRLModule,
