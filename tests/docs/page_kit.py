@@ -100,8 +100,12 @@ def prepare(text: str) -> None:
         os.chmod("bot", 0o755)
     if "model.zip" in text:
         _write_zips()
-    if "checkpoint_000004" in text:
-        _write_rllib_checkpoints()
+    if (
+        "checkpoint_000004" in text
+    ):  # in a process of its own: a session of Ray without a token cannot be followed by one with
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        command = [sys.executable, "-c", f"from {__name__} import write_rllib_checkpoints as w; w()"]
+        subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True)
 
 
 def _write_zips() -> None:
@@ -116,8 +120,7 @@ def _write_zips() -> None:
     pendulum.save("pendulum.zip")
 
 
-def _write_rllib_checkpoints() -> None:
-    import ray
+def write_rllib_checkpoints() -> None:
     from ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
     from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
     from ray.rllib.core.rl_module.rl_module import RLModuleSpec
@@ -127,7 +130,6 @@ def _write_rllib_checkpoints() -> None:
 
     for folder in ("results", "ray_results/PPO_cart"):
         save_ppo(Path(folder, "checkpoint_000004").absolute())
-    ray.shutdown()  # the page's runs start it themselves
     env = make_env("mpe/simple_tag_v3")
     hunter = RLModuleSpec(
         module_class=DefaultPPOTorchRLModule,
