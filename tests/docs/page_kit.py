@@ -100,9 +100,7 @@ def prepare(text: str) -> None:
         os.chmod("bot", 0o755)
     if "model.zip" in text:
         _write_zips()
-    if (
-        "checkpoint_000004" in text
-    ):  # in a process of its own: a session of Ray without a token cannot be followed by one with
+    if "checkpoint_000004" in text:  # in a process of its own: after Ray without a token, Ray with one does not start
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         command = [sys.executable, "-c", f"from {__name__} import write_rllib_checkpoints as w; w()"]
         subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True)
