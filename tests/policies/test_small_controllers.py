@@ -122,7 +122,7 @@ def test_the_terminal_asks_until_the_answer_is_legal():
     typed, said = iter(["x", "7", "1", "2"]), []
     controller = HumanPolicyController(spec_of(spaces.Discrete(3)), lambda prompt: next(typed), said.append)
     assert controller.act(turn_for("a", mask=[1, 0, 1])) == {"a": 2}
-    assert said[0] == "'x' is not an action: type one of the names."
+    assert said[0] == "'x' is not an action: type one of those in brackets."
     assert said[1] == "That would be 7, outside 0..2."
     assert said[2] == "That would be 1, which is illegal here (legal: 0, 2)."
 

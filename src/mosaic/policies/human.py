@@ -67,7 +67,7 @@ def parse_action(space: Space[object], text: str) -> Action:
     words = text.replace(",", " ").split()
     if isinstance(space, spaces.Discrete):
         if len(words) != 1 or not words[0].lstrip("-").isdecimal():
-            raise ValueError("type one of the names")
+            raise ValueError("type one of those in brackets")
         return int(words[0])
     if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
         return np.array([float(word) for word in words]).astype(space.dtype).reshape(space.shape)
