@@ -15,6 +15,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 
 from tests.distribution import GroupScheduling, only_in_test_all, rank
+from tests.extras import pytest_pycollect_makemodule as pytest_pycollect_makemodule
 from tests.leftovers import stop_runs_below
 
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and what they start would inherit that.

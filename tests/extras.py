@@ -1,0 +1,38 @@
+"""Tests of extras that are not installed: they are skipped, and say which package they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+PACKAGES = frozenset({"ray", "sb3_contrib", "stable_baselines3", "torch"})
+
+
+def missing_package(error: BaseException | None) -> str | None:
+    """Return the package of an extra whose absence caused this error, if one did."""
+    while error is not None:
+        name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        if name in PACKAGES and find_spec(name) is None:
+            return name
+        error = error.__cause__ or error.__context__
+    return None
+
+
+class TestFile(pytest.Module):
+    """Test module that may import extras which are not installed."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            if (name := missing_package(error)) is None:
+                raise
+            pytest.skip(f"needs {name}, which is not installed", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> TestFile:
+    made: TestFile = TestFile.from_parent(parent, path=module_path)
+    return made
