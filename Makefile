@@ -24,6 +24,9 @@ warm: setup
 	@$(BIN)/python -m mosaic.warm
 
 $(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Mosaic needs Python 3.11, 3.12 or 3.13; $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
+	  "Type, where you have it: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
 	@echo "Installing Mosaic and all it can use into $(VENV): some minutes, 3 GB."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[all,dev]'

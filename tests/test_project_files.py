@@ -3,6 +3,7 @@
 import ast
 import itertools
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -62,6 +63,18 @@ def test_sections_of_the_changelog_are_dated():
         assert re.fullmatch(r"(Unreleased|\d+\.\d+\.\d+), \d{4}-\d{2}-\d{2}", heading), heading
     dates = [heading[-10:] for heading in headings]
     assert dates == sorted(dates, reverse=True)
+
+
+def test_setup_with_an_old_python_says_which_to_use(tmp_path):
+    old = tmp_path / "python"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.12\n[ "$1" = --version ]\n')
+    old.chmod(0o755)
+    command = ["make", "setup", f"PYTHON={old}", f"VENV={tmp_path / 'venv'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode != 0
+    said = f"Mosaic needs Python 3.11, 3.12 or 3.13; {old} is Python 3.10.12. Type, where you have it: make setup"
+    assert done.stdout.strip() == f"{said} PYTHON=python3.12"
+    assert not (tmp_path / "venv").exists()
 
 
 def test_make_bench_runs_every_benchmark():
