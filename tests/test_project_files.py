@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+import os
 import re
 import subprocess
 import tomllib
@@ -70,7 +71,8 @@ def test_setup_with_an_old_python_says_which_to_use(tmp_path):
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.10.12\n[ "$1" = --version ]\n')
     old.chmod(0o755)
     command = ["make", "setup", f"PYTHON={old}", f"VENV={tmp_path / 'venv'}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode != 0
     said = f"Mosaic needs Python 3.11, 3.12 or 3.13; {old} is Python 3.10.12. Type, where you have it: make setup"
     assert done.stdout.strip() == f"{said} PYTHON=python3.12"
