@@ -17,7 +17,7 @@ from mosaic.core.errors import FormatError, InputError
 from mosaic.envs.catalog import make_env
 from mosaic.runners.steps import flatten
 from mosaic.store.demos.dataset import DatasetWriter, create_dataset, read_dataset
-from mosaic.store.demos.demonstration import agent_folder, check_demo_name
+from mosaic.store.demos.demonstration import agent_folder, check_demo_name, env_text
 from mosaic.store.demos.reference import controlled_by, datasets_of, load_trajectories
 from tests.store.demos.demo_cases import PLAYERS, TICTACTOE, made_up, played, record_games, same_rows
 
@@ -75,6 +75,12 @@ def test_every_space_survives_a_dataset(
         written.truncated,
         written.controllers,
     )
+
+
+def test_an_env_is_named_as_commands_do():
+    own = {"family": "python", "env_id": "my_envs:Corridor", "options": {"length": 3}}
+    assert env_text(own) == "python:my_envs:Corridor with options {'length': 3}"
+    assert env_text({"family": "gym", "env_id": "Taxi-v3"}) == "gym/Taxi-v3"
 
 
 def test_agents_of_a_turn_based_game_have_a_dataset_each(tmp_path: Path) -> None:

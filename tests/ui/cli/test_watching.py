@@ -160,6 +160,20 @@ def test_the_speed_counts_whole_iterations():
         view.add(iteration(1_000 * number + 1_000, began + 20, training_iteration=number + 1))
 
 
+@pytest.mark.parametrize(
+    ("family", "env_id", "title"),
+    [
+        ("gym", "CartPole-v1", "gym/CartPole-v1   tabular sarsa"),
+        ("python", "my_envs:Corridor", "python:my_envs:Corridor   tabular sarsa"),
+    ],
+)
+def test_the_title_names_the_env_as_commands_do(family, env_id, title):
+    training = {"worker": "tabular", "algorithm": "sarsa"}
+    config = {"environment": {"family": family, "env_id": env_id}, "training": training}
+    view = following.view_of(SimpleNamespace(id="a-run", show=lambda: SimpleNamespace(config=config)))
+    assert shown(view=view).startswith(title)
+
+
 def test_following_a_run_imports_nothing_that_reads_pictures():
     program = "import sys, mosaic.ui.cli.watching; sys.exit(sum(name in sys.modules for name in ('numba', 'PIL')))"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

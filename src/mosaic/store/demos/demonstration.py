@@ -23,6 +23,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from mosaic.config.sections import join_id
 from mosaic.core.episode import Episode
 from mosaic.core.errors import FormatError, InputError, unknown
 from mosaic.core.files import sync_folder
@@ -313,4 +314,4 @@ def env_text(environment: Mapping[str, JsonValue] | None) -> str:
     if environment is None:
         return "an env that is not known"
     options = f" with options {environment['options']}" if environment.get("options") else ""
-    return f"{environment.get('family')}/{environment.get('env_id')}{options}"
+    return f"{join_id(str(environment.get('family')), str(environment.get('env_id')))}{options}"

@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from mosaic.config.sections import join_id
 from mosaic.ui.cli.backend import BackendRun, BackendSession
 from mosaic.ui.cli.output import LINE_EVERY_S, Throttle, chart, err, note, out
 
@@ -253,8 +254,7 @@ def together(view: TrainingView, pane: PicturePane | None, columns: int, rows: i
 def view_of(run: BackendRun, *, curve: bool = False) -> TrainingView:
     config = run.show().config
     environment, training = config["environment"], config["training"]
-    env = f"{environment['family']}/{environment['env_id']}"
-    title = f"{env}   {training['worker']} {training['algorithm']}"
+    title = f"{join_id(environment['family'], environment['env_id'])}   {training['worker']} {training['algorithm']}"
     return TrainingView(run.id, title, training.get("total_timesteps"), curve=curve)
 
 

@@ -164,6 +164,8 @@ def test_the_same_question_in_a_terminal() -> None:
     assert examine_command("evaluate", asked).replace(" \\\n ", "") == (
         "mosaic evaluate gym/CartPole-v1 --agent '*=random' --episodes 5 --seed 2"
     )
+    asked["environment"] = {"family": "python", "env_id": "my_envs:Corridor"}
+    assert examine_command("evaluate", asked).startswith("mosaic evaluate python:my_envs:Corridor ")
 
 
 def test_what_cannot_be_asked_is_said_at_once(api: TestClient) -> None:

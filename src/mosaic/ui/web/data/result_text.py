@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Literal
 
+from mosaic.config.sections import join_id
 from mosaic.core.ids import PolicyID
 from mosaic.ui.web.components.theme import duration, number
 from mosaic.ui.web.data.results import (
@@ -249,8 +250,7 @@ def tournament_csv(result: TournamentDocument) -> str:
 def examine_command(kind: str, request: Mapping[str, Any]) -> str:
     """Return the equivalent command line."""
     environment = request["environment"]
-    family = environment.get("family")
-    env = f"{family}/{environment['env_id']}" if family else environment["env_id"]
+    env = join_id(environment.get("family") or "", environment["env_id"])
     parts = [f"mosaic {kind} {shlex.quote(env)}"]
     if kind == "tournament":
         parts += [shlex.quote(policy) for policy in request["policies"]]
