@@ -148,5 +148,6 @@ def _wait_for_link(screen: int) -> str:
         found = re.search(r"(http://\S+token=\S+)\s", said)
         if found:
             assert "Open this in your browser" in said
+            assert "Without a browser on this machine: mosaic demo --terminal" in said
             return found[1]
         said = _COLOUR.sub("", said + os.read(screen, 4096).decode(errors="replace"))

@@ -87,8 +87,10 @@ def _show_board(listening: Listening, run_id: str, env: str, end: ExitStack) -> 
     asked = MatchRequest(environment=EnvironmentConfig.model_validate({"env_id": env}), agents=agents)
     match = listening.app.state.matches.open(asked)
     address = f"{listening.link('/play', match=match.id)}#key={match.state.access.owner_key}"
-    where = "The board is open in your browser" if open_browser(address, end) else "Open this in your browser"
-    out.print(f"Now you: X against what it learned. {where}; Ctrl-C here ends it.", soft_wrap=True)
+    shown = open_browser(address, end)
+    where = "The board is open in your browser" if shown else "Open this in your browser"
+    other = "" if shown else " Without a browser on this machine: mosaic demo --terminal"
+    out.print(f"Now you: X against what it learned. {where}; Ctrl-C here ends it.{other}", soft_wrap=True)
     out.print(address, soft_wrap=True)
 
 
