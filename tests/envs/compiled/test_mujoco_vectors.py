@@ -146,6 +146,22 @@ def test_pictures_of_two_envs_in_two_threads():
         vector.close()
 
 
+OURS = "from mosaic.envs.catalog import make_env; e = make_env('gym/Hopper-v5'); e.reset(0); e.render()"
+THEIRS = "import gymnasium; e = gymnasium.make('Hopper-v5', render_mode='rgb_array'); e.reset(); e.render()"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_opengl")
+@pytest.mark.parametrize(("code", "says"), [(OURS, False), (THEIRS, True)], ids=["ours", "theirs"])
+def test_an_env_that_was_drawn_and_not_closed_ends_with_the_interpreter(code, says):
+    """Upstream frees the context when EGL is gone; without that error our repair can go."""
+    if os.environ["MUJOCO_GL"] != "egl":
+        pytest.skip("only EGL is ended by the interpreter")
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ("EGLError" in ended.stderr) == says
+    assert says or not ended.stderr
+
+
 class _Broken:
     viewer = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -10,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from ctypes.util import find_library
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.envs.chess import fen_of
@@ -104,7 +107,8 @@ def choose_opengl() -> None:
 class OpenGLRenderer:
     """Renderer of a MuJoCo env that works in any thread and beside others, and whose failure says what to install.
 
-    Gymnasium draws with the context that was made last, in the thread that made it.
+    Gymnasium draws with the context that was made last, in the thread that made it, and frees what was not closed after
+    mujoco has ended EGL, which prints errors.
     """
 
     def __init__(self, renderer: Any, env_name: str) -> None:
@@ -117,6 +121,8 @@ class OpenGLRenderer:
             picture = self._renderer.render(mode)
             if os.environ.get("MUJOCO_GL") == "egl":
                 sys.modules["mujoco.egl"].EGL.eglReleaseThread()
+            _open_renderers.add(self)
+            _close_renderers_at_exit()
             return picture
         except Exception as error:
             raise MosaicError(
@@ -126,7 +132,17 @@ class OpenGLRenderer:
             ) from error
 
     def close(self) -> None:
+        _open_renderers.discard(self)
         self._renderer.close()
+
+
+_open_renderers: WeakSet[OpenGLRenderer] = WeakSet()
+
+
+@cache
+def _close_renderers_at_exit() -> None:
+    """Close them before mujoco ends EGL: what is registered later, after the first picture, is called earlier."""
+    atexit.register(lambda: [renderer.close() for renderer in list(_open_renderers)])
 
 
 @contextmanager
