@@ -7,6 +7,8 @@ from mosaic.core.seeding import child_seed
 from mosaic.envs.catalog import make_env
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.vector.encoding import action_code, row_code
+from mosaic.learners.ppo import build
+from mosaic.learners.rollout.compiled_memory import CompiledMemoryRollouts
 from mosaic.learners.rollout.python import PythonRollouts
 from mosaic.models.fused import build_model, make_scratch, probabilities
 from mosaic.policies.network import NetworkPolicyController
@@ -127,6 +129,30 @@ def test_compiled_envs_go_on_bit_by_bit(env_id, options, settings):
         assert (one.env_steps, one.agent_steps, one.episodes) == (other.env_steps, other.agent_steps, other.episodes)
         assert one.return_mean == other.return_mean
         assert whole.league is None or whole.league.facts() == again.league.facts()
+
+
+@pytest.mark.parametrize(("env_id", "memory"), [("mosaic/repeat_previous", "gru"), (SPREAD, "mingru")])
+def test_rollouts_with_memory_are_the_same_in_compiled_code(monkeypatch, env_id, memory):
+    options = {"memory": memory, "memory_size": 8, "n_steps": 64}
+    with learner(env_id, options, envs=4) as made:
+        monkeypatch.setattr(build, "is_simple", lambda *_: False)
+        with learner(env_id, options, envs=4) as stepped:
+            ours, theirs = made.workers[0], stepped.workers[0]
+            assert (type(ours), type(theirs)) == (CompiledMemoryRollouts, PythonRollouts)
+            for _ in range(2):
+                made.iterate()
+                stepped.iterate()
+            for name in ("obs", "act", "logp", "val", "ret"):
+                one, other = (getattr(worker.buffer.rows, name) for worker in (ours, theirs))
+                np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, err_msg=name)
+            for name in ("who", "policy_of", "ended", "bootstrap", "value", "reward"):
+                one, other = (getattr(worker.buffer.track, name) for worker in (ours, theirs))
+                np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, err_msg=name)
+            assert ours.buffer.track.bootstrap.any() == (env_id == SPREAD)  # its episodes are cut off
+            for name in ("owner", "first", "fresh"):
+                np.testing.assert_array_equal(getattr(ours.buffer, name), getattr(theirs.buffer, name))
+            np.testing.assert_allclose(made.weights(0), stepped.weights(0), atol=1e-4)
+            assert made.progress().agent_steps == stepped.progress().agent_steps
 
 
 def test_python_envs_go_on_in_new_episodes():

@@ -129,6 +129,14 @@ def input_slopes(
     """Write d(loss) / d(input) of the inputs from `first` on, from `last_delta`; `forward` must have run."""
     for layer in range(net.dims.shape[0] - 2, 0, -1):
         _pass_down(weights, net, layer, rows, scratch)
+    slopes_after_backward(weights, net, first, rows, scratch, out)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def slopes_after_backward(
+    weights: NDArray[np.float32], net: Net, first: int, rows: int, scratch: NetScratch, out: NDArray[np.float32]
+) -> None:
+    """Do as `input_slopes` after `backward`, which has computed the deltas of all layers."""
     width_in, width_out = net.dims[0], net.dims[1]
     delta = matrix(scratch.deltas, net.columns[0] * rows, rows, width_out)
     np.dot(delta, matrix(weights, net.weights[0] + first * width_out, width_in - first, width_out).T, out)

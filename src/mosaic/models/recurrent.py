@@ -1,7 +1,11 @@
 """Compiled gated memories, GRU and minGRU: sequences forwards, and backwards through time.
 
 Rows of a sequence table are in time order: row t·N + i is step t of sequence i. The input's part of all gates is one
-product; only the state's part has to follow time, and a minGRU's gates do not read the state at all.
+product; only the state's part has to follow time, and a minGRU's gates do not read the state at all. The gradients of
+the weights are one product over all steps.
+
+Each loop over the columns of a row reads and writes few arrays: LLVM checks at run time that they do not overlap, and
+with many of them it finds that more costly than what vectors gain.
 """
 
 from __future__ import annotations
@@ -48,6 +52,7 @@ class MemoryScratch(NamedTuple):
     state_deltas: NDArray[np.float32]  # d(loss) / d(the state's part of the gates)
     deltas: NDArray[np.float32]  # d(loss) / d(features)
     carried: NDArray[np.float32]  # d(loss) / d(state), from step to step
+    turned: NDArray[np.float32]  # a GRU's state weights transposed, which makes the products of many steps faster
 
 
 def build_cell(architecture: Architecture) -> MemoryCell:
@@ -66,7 +71,8 @@ def make_memory_scratch(cell: MemoryCell, rows: int) -> MemoryScratch:
     """Allocate for tables of up to `rows` steps in all."""
     inputs, size, gates = int(cell.inputs), int(cell.size), int(cell.gates * cell.size)
     widths = (inputs, gates, size, size, size, gates, gates, gates, size, size)
-    return MemoryScratch(*(np.zeros(rows * width, np.float32) for width in widths))
+    tables = [np.zeros(rows * width, np.float32) for width in widths]
+    return MemoryScratch(*tables, turned=np.zeros(gates * size, np.float32))
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
@@ -85,15 +91,17 @@ def unroll(
     the first step, and are reset where a row is the first of its episode.
     """
     steps, lanes = table.shape
-    rows, size = steps * lanes, cell.size
+    rows, size, wide = steps * lanes, cell.size, cell.gates * cell.size
     inputs = matrix(scratch.inputs, 0, rows, cell.inputs)
     for t in range(steps):
         for i in range(lanes):
             row = max(table[t, i], 0)
             for j in range(cell.inputs):
                 inputs[t * lanes + i, j] = obs[row, j]
-    gates = matrix(scratch.gates, 0, rows, cell.gates * size)
-    np.dot(inputs, matrix(weights, cell.input_weights, cell.gates * size, cell.inputs).T, gates)
+    gates = matrix(scratch.gates, 0, rows, wide)
+    np.dot(inputs, matrix(weights, cell.input_weights, wide, cell.inputs).T, gates)
+    if cell.kind == GRU:
+        _begin_gru(weights, cell, gates, steps, scratch)
     before, features = matrix(scratch.before, 0, rows, size), matrix(scratch.features, 0, rows, size)
     for t in range(steps):
         low, high = t * lanes, (t + 1) * lanes
@@ -103,8 +111,13 @@ def unroll(
                 state = states[i, j] if t == 0 else features[low - lanes + i, j]
                 before[low + i, j] = keep * state
         if cell.kind == GRU:
+            from_state = matrix(scratch.step, 0, lanes, wide)
+            if steps > 1:
+                np.dot(before[low:high], matrix(scratch.turned, 0, size, wide), from_state)
+            else:
+                np.dot(before[low:high], matrix(weights, cell.state_weights, wide, size).T, from_state)
             recalled = matrix(scratch.recalled, low * size, lanes, size)
-            _gru(weights, cell, gates[low:high], before[low:high], recalled, features[low:high], scratch.step)
+            _gru(weights, cell, gates[low:high], from_state, before[low:high], recalled, features[low:high])
         else:
             _mingru(weights, cell, gates[low:high], before[low:high], features[low:high])
     found: NDArray[np.float32] = features
@@ -112,28 +125,69 @@ def unroll(
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def recall(
+    weights: NDArray[np.float32],
+    cell: MemoryCell,
+    obs: NDArray[np.float32],
+    slots: NDArray[np.int64],
+    first: NDArray[np.uint8],
+    states: NDArray[np.float32],
+    scratch: MemoryScratch,
+) -> NDArray[np.float32]:
+    """Return the states of the listed slots after one step [N, size], a view of the scratch; `states` do not change."""
+    table = np.empty((1, slots.shape[0]), np.int64)
+    for i in range(slots.shape[0]):
+        table[0, i] = i
+    found: NDArray[np.float32] = unroll(weights, cell, obs, first, table, states[slots], scratch)
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
+def _begin_gru(
+    weights: NDArray[np.float32], cell: MemoryCell, gates: NDArray[np.float32], steps: int, scratch: MemoryScratch
+) -> None:
+    """Add the biases that do not depend on time, and transpose the state's weights if there are several steps."""
+    rows, wide = gates.shape
+    bias = scratch.step[:wide]
+    bias[:] = weights[cell.input_bias : cell.input_bias + wide]
+    state_bias = weights[cell.state_bias : cell.state_bias + 2 * cell.size]
+    for j in range(2 * cell.size):  # the candidate's is within the reset gate
+        bias[j] += state_bias[j]
+    for i in range(rows):
+        for j in range(wide):
+            gates[i, j] += bias[j]
+    if steps > 1:
+        upright, turned = (
+            matrix(weights, cell.state_weights, wide, cell.size),
+            matrix(scratch.turned, 0, cell.size, wide),
+        )
+        for j in range(cell.size):
+            for k in range(wide):
+                turned[j, k] = upright[k, j]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
 def _gru(
     weights: NDArray[np.float32],
     cell: MemoryCell,
     gates: NDArray[np.float32],
+    from_state: NDArray[np.float32],
     before: NDArray[np.float32],
     recalled: NDArray[np.float32],
     after: NDArray[np.float32],
-    step: NDArray[np.float32],
 ) -> None:
     lanes, size = before.shape
-    from_state = matrix(step, 0, lanes, 3 * size)
-    np.dot(before, matrix(weights, cell.state_weights, 3 * size, size).T, from_state)
-    bias = weights[cell.input_bias : cell.input_bias + 3 * size]
-    state_bias = weights[cell.state_bias : cell.state_bias + 3 * size]
+    gate, part = gates.reshape(lanes, 3, size), from_state.reshape(lanes, 3, size)  # reset, update, candidate
+    bias = weights[cell.state_bias + 2 * size : cell.state_bias + 3 * size]
     for i in range(lanes):
+        for j in range(2 * size):
+            gates[i, j] = fast_sigmoid(gates[i, j] + from_state[i, j])
         for j in range(size):
-            recalled[i, j] = from_state[i, 2 * size + j] + state_bias[2 * size + j]
-            reset = fast_sigmoid(gates[i, j] + bias[j] + from_state[i, j] + state_bias[j])
-            update = fast_sigmoid(gates[i, size + j] + bias[size + j] + from_state[i, size + j] + state_bias[size + j])
-            candidate = fast_tanh(gates[i, 2 * size + j] + bias[2 * size + j] + reset * recalled[i, j])
-            gates[i, j], gates[i, size + j], gates[i, 2 * size + j] = reset, update, candidate
-            after[i, j] = candidate + update * (before[i, j] - candidate)
+            recalled[i, j] = part[i, 2, j] + bias[j]
+        for j in range(size):
+            gate[i, 2, j] = fast_tanh(gate[i, 2, j] + gate[i, 0, j] * recalled[i, j])
+        for j in range(size):
+            after[i, j] = gate[i, 2, j] + gate[i, 1, j] * (before[i, j] - gate[i, 2, j])
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
@@ -180,6 +234,8 @@ def unroll_back(
                 carried[i, j] += deltas[low + i, j]
         if cell.kind == GRU:
             _gru_back(cell, low, lanes, scratch, carried)
+            if t == 0:
+                break
             through = matrix(scratch.step, 0, lanes, size)
             np.dot(state_deltas[low:high], matrix(weights, cell.state_weights, wide, size), through)
             for i in range(lanes):
@@ -207,24 +263,30 @@ def unroll_back(
 def _gru_back(cell: MemoryCell, low: int, lanes: int, scratch: MemoryScratch, carried: NDArray[np.float32]) -> None:
     """Write the deltas of one step's gates; `carried` keeps what does not pass through them."""
     size = cell.size
-    gates = matrix(scratch.gates, low * 3 * size, lanes, 3 * size)
-    before, recalled = (
-        matrix(scratch.before, low * size, lanes, size),
-        matrix(scratch.recalled, low * size, lanes, size),
-    )
-    input_deltas = matrix(scratch.input_deltas, low * 3 * size, lanes, 3 * size)
-    state_deltas = matrix(scratch.state_deltas, low * 3 * size, lanes, 3 * size)
+    start, end = low * 3 * size, (low + lanes) * 3 * size
+    gate = scratch.gates[start:end].reshape(lanes, 3, size)  # reset, update, candidate
+    from_input = scratch.input_deltas[start:end].reshape(lanes, 3, size)
+    from_state = scratch.state_deltas[start:end].reshape(lanes, 3, size)
+    before = matrix(scratch.before, low * size, lanes, size)
+    recalled = matrix(scratch.recalled, low * size, lanes, size)
     for i in range(lanes):
         for j in range(size):
-            reset, update, candidate = gates[i, j], gates[i, size + j], gates[i, 2 * size + j]
-            delta = carried[i, j]
-            to_candidate = delta * (_ONE - update) * (_ONE - candidate * candidate)
-            to_update = delta * (before[i, j] - candidate) * update * (_ONE - update)
-            to_reset = to_candidate * recalled[i, j] * reset * (_ONE - reset)
-            input_deltas[i, j], state_deltas[i, j] = to_reset, to_reset
-            input_deltas[i, size + j], state_deltas[i, size + j] = to_update, to_update
-            input_deltas[i, 2 * size + j], state_deltas[i, 2 * size + j] = to_candidate, to_candidate * reset
-            carried[i, j] = delta * update
+            candidate = gate[i, 2, j]
+            from_input[i, 2, j] = carried[i, j] * (_ONE - gate[i, 1, j]) * (_ONE - candidate * candidate)
+        for j in range(size):
+            update = gate[i, 1, j]
+            from_input[i, 1, j] = carried[i, j] * (before[i, j] - gate[i, 2, j]) * update * (_ONE - update)
+        for j in range(size):
+            reset = gate[i, 0, j]
+            from_input[i, 0, j] = from_input[i, 2, j] * recalled[i, j] * reset * (_ONE - reset)
+        for j in range(size):
+            from_state[i, 0, j] = from_input[i, 0, j]
+        for j in range(size):
+            from_state[i, 1, j] = from_input[i, 1, j]
+        for j in range(size):
+            from_state[i, 2, j] = from_input[i, 2, j] * gate[i, 0, j]
+        for j in range(size):
+            carried[i, j] *= gate[i, 1, j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)

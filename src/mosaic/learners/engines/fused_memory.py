@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,84 +10,75 @@ from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
 from mosaic.core.numba_cache import njit
-from mosaic.learners.engines.adam import adam
 from mosaic.learners.engines.fused import FusedEngine, losses_of, report_of
-from mosaic.learners.engines.fused_ppo_update import (
-    ADAM_EPSILON,
-    GRADIENT_NORM,
-    KL,
-    KL_PATIENCE,
-    MINIBATCHES,
-    STATS,
-    Batch,
-    Hyper,
-    gathered,
-    gradient_of_inputs,
-    make_hyper,
+from mosaic.learners.engines.fused_memory_update import (
+    RolloutSequences,
+    chosen_sequences,
+    memory_gradient,
+    memory_update,
 )
+from mosaic.learners.engines.fused_ppo_update import STATS, make_hyper
 from mosaic.learners.engines.sequences import (
-    EpisodeParts,
-    Sequences,
     cut_at_episodes,
+    largest_minibatch,
     line_up,
     minibatches,
     sequences_per_minibatch,
 )
 from mosaic.models.architecture import Architecture
-from mosaic.models.dense import input_slopes, matrix
 from mosaic.models.engine import Bytes, Experience, Floats, Ints, LearnSettings, StateArrays
-from mosaic.models.fused import Model, Scratch, policy_outputs, probabilities, sample, value_rows
+from mosaic.models.fused import Model, Scratch, act_rows, policy_outputs, probabilities, sample, value_rows
 from mosaic.models.layout import apply_temperature
 from mosaic.models.random import generator_state, load_generator, random_streams
-from mosaic.models.recurrent import MemoryCell, MemoryScratch, build_cell, make_memory_scratch, unroll, unroll_back
-
-_ZERO = np.float32(0)
+from mosaic.models.recurrent import MemoryCell, MemoryScratch, build_cell, make_memory_scratch, recall
 
 
-class SequenceBatch(NamedTuple):
-    """Sequences of one minibatch; `rows` are learned from, and are at `places` of the flattened table."""
+class ActingMemory(NamedTuple):
+    """What a policy with memory acts with: its arrays, in which states and random streams advance."""
 
-    table: NDArray[np.int64]  # [L, N]
-    first: NDArray[np.uint8]
-    states: NDArray[np.float32]  # [N, size], with which the sequences begin
-    rows: NDArray[np.int64]
-    places: NDArray[np.int64]
+    weights: NDArray[np.float32]
+    model: Model
+    cell: MemoryCell
+    states: NDArray[np.float32]  # [slots, size]
+    scratch: Scratch
+    remembered: MemoryScratch
+    rng: NDArray[np.uint64]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
-def memory_gradient(
-    weights: NDArray[np.float32],
-    slope: NDArray[np.float32],
-    model: Model,
-    cell: MemoryCell,
-    hyper: Hyper,
-    batch: Batch,
-    replay: SequenceBatch,
-    scratch: Scratch,
-    remembered: MemoryScratch,
-    stats: NDArray[np.float64],
+def act_with_memory(
+    acting: ActingMemory,
+    obs: NDArray[np.float32],
+    critic_obs: NDArray[np.float32],
+    mask: NDArray[np.uint8],
+    slots: NDArray[np.int64],
+    first: NDArray[np.uint8],
+    act: NDArray[np.float32],
+    logp: NDArray[np.float32],
+    val: NDArray[np.float32],
 ) -> None:
-    """Overwrite `slope` with the gradient of the PPO loss, averaged over `replay.rows`; add sums to stats."""
-    count, size = replay.rows.shape[0], cell.size
-    features = unroll(weights, cell, batch.obs, replay.first, replay.table, replay.states, remembered)
-    inputs = gathered(features, replay.places, size, scratch.inputs)
-    gradient_of_inputs(weights, slope, model, hyper, batch, replay.rows, inputs, scratch, stats)
-    deltas = matrix(remembered.deltas, 0, features.shape[0], size)
-    deltas[:] = _ZERO
-    input_slopes(weights, model.policy, 0, count, scratch.policy, inputs)  # the inputs are not needed any more
-    _add(inputs, replay.places, deltas)
-    if not model.shared and batch.critic_obs.shape[1] == 0:
-        input_slopes(weights, model.value, 0, count, scratch.value, inputs)
-        _add(inputs, replay.places, deltas)
-    unroll_back(weights, slope, cell, replay.first, replay.table, remembered)
+    """Advance the memories of the slots, and do as `act_rows` with their new states."""
+    weights, states = acting.weights, acting.states
+    features = recall(weights, acting.cell, obs, slots, first, states, acting.remembered)
+    for i in range(slots.shape[0]):
+        slot = slots[i]
+        for j in range(states.shape[1]):
+            states[slot, j] = features[i, j]
+    act_rows(weights, acting.model, features, critic_obs, mask, acting.scratch, acting.rng, act, logp, val)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)
-def _add(rows: NDArray[np.float32], places: NDArray[np.int64], out: NDArray[np.float32]) -> None:
-    for k in range(rows.shape[0]):
-        place = places[k]
-        for j in range(rows.shape[1]):
-            out[place, j] += rows[k, j]
+def value_with_memory(
+    acting: ActingMemory,
+    obs: NDArray[np.float32],
+    critic_obs: NDArray[np.float32],
+    slots: NDArray[np.int64],
+    val: NDArray[np.float32],
+) -> None:
+    """Write the values of observations that come next; the memories do not advance."""
+    first = np.zeros(slots.shape[0], np.uint8)
+    features = recall(acting.weights, acting.cell, obs, slots, first, acting.states, acting.remembered)
+    value_rows(acting.weights, acting.model, features, critic_obs, acting.scratch, val)
 
 
 class FusedMemoryEngine(FusedEngine):
@@ -133,8 +124,20 @@ class FusedMemoryEngine(FusedEngine):
         logp: Floats,
         val: Floats,
     ) -> None:
-        features = self._step(obs, slots, first)
-        super().act(features, critic_obs, mask, slots, first, act, logp, val)
+        self._make_slots(int(slots.max(initial=-1)) + 1)
+        acting = self._acting(len(obs))
+        act_with_memory(acting, obs, critic_obs, mask, slots, first, act, logp, val)
+
+    def acting_memory(self, slots: int) -> ActingMemory:
+        """Return what it acts with, for slots below this number."""
+        self._make_slots(slots)
+        return self._acting(slots)
+
+    def _acting(self, rows: int) -> ActingMemory:
+        self._reserve(rows)
+        self._buffers.reserve(rows)
+        scratch, streams = self._buffers.scratch, self._buffers.streams
+        return ActingMemory(self._weights, self._model, self._cell, self._states, scratch, self._remembered, streams)
 
     def greedy(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes, act: Floats) -> None:
         super().greedy(self._step(obs, slots, first), mask, slots, first, act)
@@ -165,11 +168,13 @@ class FusedMemoryEngine(FusedEngine):
             sample(weights, self._model.head, out[one], mask[one], stream, act[one], logp)
 
     def values(self, obs: Floats, critic_obs: Floats, slots: Ints) -> Floats:
-        self._make_slots(slots)
-        return super().values(self._features(obs, slots, np.zeros(len(obs), np.uint8)), critic_obs, slots)
+        self._make_slots(int(slots.max(initial=-1)) + 1)
+        val = np.empty(len(obs), np.float32)
+        value_with_memory(self._acting(len(obs)), obs, critic_obs, slots, val)
+        return val
 
     def explain(self, obs: Floats, mask: Bytes, slots: Ints, first: Bytes) -> tuple[Floats, Floats]:
-        self._make_slots(slots)
+        self._make_slots(int(slots.max(initial=-1)) + 1)
         features, head, count = self._features(obs, slots, first), self.architecture.head, len(obs)
         self._buffers.reserve(count)
         shares, values = np.zeros((count, head.width), np.float32), np.zeros(count, np.float32)
@@ -185,20 +190,19 @@ class FusedMemoryEngine(FusedEngine):
 
     def _step(self, obs: Floats, slots: Ints, first: Bytes) -> Floats:
         """Return the memory's output for each row, and advance the memory states."""
-        self._make_slots(slots)
+        self._make_slots(int(slots.max(initial=-1)) + 1)
         features = self._features(obs, slots, first)
         self._states[slots] = features
         return features
 
     def _features(self, obs: Floats, slots: Ints, first: Bytes) -> Floats:
         self._reserve(len(obs))
-        table, states = np.arange(len(obs))[None], self._states[slots]
-        found: Floats = unroll(self._weights, self._cell, obs, first, table, states, self._remembered)
+        found: Floats = recall(self._weights, self._cell, obs, slots, first, self._states, self._remembered)
         return found
 
-    def _make_slots(self, slots: Ints) -> None:
+    def _make_slots(self, count: int) -> None:
         """Make states for new slots; they start with zeros."""
-        missing = int(slots.max(initial=-1)) + 1 - len(self._states)
+        missing = count - len(self._states)
         if missing > 0:
             self._states = np.concatenate([self._states, np.zeros((missing, self._states.shape[1]), np.float32)])
 
@@ -211,50 +215,39 @@ class FusedMemoryEngine(FusedEngine):
     def learn(
         self, batch: Experience, sequence: Ints, first: Bytes, idx: Ints, settings: LearnSettings, lr: float
     ) -> dict[str, float]:
-        rows, stats, hyper = self._rows(batch, idx, settings), np.zeros(STATS, np.float64), make_hyper(settings)
-        episodes, optimiser = cut_at_episodes(sequence, first), self._optimiser
-        sequences = line_up(episodes.sequence, idx)
-        for _ in range(settings.n_epochs):
-            for replay in self._replays(episodes, sequences, first, settings.batch_size):
-                moved = stats[KL]
-                self._add_gradient(optimiser.gradient, hyper, rows, replay, stats)
-                moved = (stats[KL] - moved) / len(replay.rows)
-                if hyper.target_kl > 0 and moved > KL_PATIENCE * hyper.target_kl:
-                    return report_of(stats)
-                stats[GRADIENT_NORM] += adam(optimiser, lr, hyper.max_grad_norm, ADAM_EPSILON)
-                stats[MINIBATCHES] += 1
+        rows, stats = self._rows(batch, idx, settings), np.zeros(STATS, np.float64)
+        replay, size = self._replay(sequence, first, idx, settings.batch_size)
+        orders = np.stack([self._order.permutation(len(replay.rows)) for _ in range(settings.n_epochs)])
+        memory_update(
+            self._optimiser, self._model, self._cell, make_hyper(settings), lr, rows, replay, orders, size,
+            self._buffers.scratch, self._remembered, stats,
+        )  # fmt: skip
         return report_of(stats)
 
     def measure(
         self, batch: Experience, sequence: Ints, first: Bytes, idx: Ints, settings: LearnSettings
     ) -> dict[str, float]:
         rows, stats, slope = self._rows(batch, idx, settings), np.zeros(STATS, np.float64), np.empty_like(self._weights)
-        episodes = cut_at_episodes(sequence, first)
-        for replay in self._replays(episodes, line_up(episodes.sequence, idx), first, settings.batch_size):
-            self._add_gradient(slope, make_hyper(settings), rows, replay, stats)
+        replay, size = self._replay(sequence, first, idx, settings.batch_size)
+        for chosen in minibatches(self._order.permutation(len(replay.rows)), size):
+            memory_gradient(
+                self._weights, slope, self._model, self._cell, make_hyper(settings), rows, first,
+                chosen_sequences(replay, chosen), self._buffers.scratch, self._remembered, stats,
+            )  # fmt: skip
         return losses_of(stats)
 
-    def _replays(
-        self, episodes: EpisodeParts, sequences: Sequences, first: Bytes, batch_size: int
-    ) -> Iterator[SequenceBatch]:
-        """Yield minibatches of whole sequences in a random order, each from the state with which its rollout began."""
+    def _replay(self, sequence: Ints, first: Bytes, idx: Ints, batch_size: int) -> tuple[RolloutSequences, int]:
+        """Return the sequences, each with the state with which its rollout began, and how many are in a minibatch.
+
+        Makes room for the largest minibatch.
+        """
+        episodes = cut_at_episodes(sequence, first)
+        sequences = line_up(episodes.sequence, idx)
         size, slots = sequences_per_minibatch(sequences, batch_size), episodes.slots[sequences.slots]
         known = (slots >= 0) & (slots < len(self._start_states))
         states = np.zeros((len(slots), self._states.shape[1]), np.float32)
         states[known] = self._start_states[slots[known]]
         lengths = (sequences.rows >= 0).sum(1)
-        for chosen in minibatches(self._order.permutation(len(slots)), size):
-            longest = int(lengths[chosen].max())
-            table = np.ascontiguousarray(sequences.rows[chosen, :longest].T)
-            places = np.flatnonzero(sequences.learned[chosen, :longest].T)
-            yield SequenceBatch(table, first, states[chosen], table.ravel()[places], places)
-
-    def _add_gradient(
-        self, slope: Floats, hyper: Hyper, rows: Batch, replay: SequenceBatch, stats: NDArray[np.float64]
-    ) -> None:
-        self._reserve(replay.table.size)
-        self._buffers.reserve(len(replay.rows))
-        memory_gradient(
-            self._weights, slope, self._model, self._cell, hyper, rows, replay, self._buffers.scratch,
-            self._remembered, stats,
-        )  # fmt: skip
+        self._reserve(size * int(lengths.max(initial=0)))
+        self._buffers.reserve(largest_minibatch(sequences, size))
+        return RolloutSequences(sequences.rows, sequences.learned, lengths, first, states), size

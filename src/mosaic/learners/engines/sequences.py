@@ -60,6 +60,12 @@ def sequences_per_minibatch(sequences: Sequences, batch_size: int) -> int:
     return max(1, min(round(batch_size / max(mean_length, 1.0)), len(sequences.slots)))
 
 
+def largest_minibatch(sequences: Sequences, size: int) -> int:
+    """Return the most rows that `size` of the sequences can have."""
+    counts = np.sort(sequences.learned.sum(1))
+    return int(counts[-size:].sum())
+
+
 def minibatches(order: Ints, size: int) -> Iterator[Ints]:
     """Yield slices of one size; the last one may be shorter."""
     for start in range(0, len(order), size):

@@ -33,13 +33,14 @@ from mosaic.learners.ppo.options import PpoOptions
 from mosaic.learners.resources import meet_resources
 from mosaic.learners.rollout.base import RolloutSettings, RolloutWorker
 from mosaic.learners.rollout.compiled import CompiledPolicies, CompiledRollouts
+from mosaic.learners.rollout.compiled_memory import CompiledMemoryRollouts
 from mosaic.learners.rollout.engine_policies import EnginePolicies, Trains
-from mosaic.learners.rollout.python import PythonRollouts
+from mosaic.learners.rollout.python import PythonRollouts, is_simple
 from mosaic.models.architecture import Architecture
 from mosaic.models.dense import set_product_threads
 from mosaic.models.engine import LearnSettings
 from mosaic.models.layout import initial_weights
-from mosaic.models.packed_rows import row_packing
+from mosaic.models.packed_rows import RowPacking, row_packing
 from mosaic.runners.fixed_policies import ChangingPolicies, ControllerOthers, EnvEpisodes, make_others
 
 OwnOptions: TypeAlias = Callable[[PpoOptions, TrainingPlan], Mapping[PolicyID, PpoOptions]]
@@ -141,7 +142,7 @@ def assemble(
             policies = EnginePolicies(architectures, make, vector.shape, settings)
             learning = _learn_settings(each, vector.shape, settings)
             workers.append(
-                PythonRollouts(vector, plan, policies, learning, settings, packing)
+                _engine_rollouts(vector, plan, policies, learning, settings, packing)
                 if external is None
                 else ExternalRollouts(external, plan, policies, learning, settings, packing)
             )
@@ -223,6 +224,20 @@ def _compiled_rollouts(
     initial = [_initial(architectures, policy, each, run_seed) for policy in range(len(architectures))]
     policies = CompiledPolicies(architectures[0], initial, vector.shape, settings)
     return CompiledRollouts(vector, plan, policies, _learn_settings(each, vector.shape, settings), settings)
+
+
+def _engine_rollouts(
+    vector: VectorEnv,
+    plan: TrainingPlan,
+    policies: EnginePolicies,
+    learning: Sequence[LearnSettings],
+    settings: RolloutSettings,
+    packing: RowPacking | None,
+) -> RolloutWorker:
+    compiled = isinstance(vector, CompiledVector) and isinstance(policies.engines[0], FusedMemoryEngine)
+    ready = compiled and settings.episodes is None and is_simple(vector.shape, policies, settings)
+    kind = CompiledMemoryRollouts if ready else PythonRollouts
+    return kind(vector, plan, policies, learning, settings, packing)
 
 
 def _device_vector(config: RunConfig, options: PpoOptions, envs: int, width: int) -> VectorEnv:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
-from mosaic.envs.vector.layout import VectorEnv
+from mosaic.envs.vector.layout import VectorEnv, VectorShape
 from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.rollout.arrays import record_step
 from mosaic.learners.rollout.base import EpisodeInfos, PolicyInfos, Rates, RolloutSettings, Stopwatch
@@ -25,6 +25,12 @@ from mosaic.models.packed_rows import RowPacking
 from mosaic.models.random import generator_state, load_generator
 
 _SLIPS = "slips"  # in checkpoints: the random moves of frozen opponents
+
+
+def is_simple(shape: VectorShape, policies: EnginePolicies, settings: RolloutSettings) -> bool:
+    """Return whether all rows go to one engine as they are."""
+    more = shape.turn_based or policies.critic_width or policies.normalizes or settings.guests
+    return len(policies.engines) == 1 and not more
 
 
 class PythonRollouts:
@@ -62,10 +68,7 @@ class PythonRollouts:
             places = {policy: policies.engines[policy].critic_place() for policy in learners}
             self.shared_critic = SharedCritic(policies, places)
         self._callback: Callable[[], bool] | None = None
-        # all rows go to one engine as they are
-        self._simple = len(policies.engines) == 1 and not (
-            shape.turn_based or policies.critic_width or policies.normalizes or settings.guests
-        )
+        self._simple = is_simple(shape, policies, settings)
         vector.reset(child_seed(seed, "envs"))
 
     def watch(self, callback: Callable[[], bool]) -> None:
