@@ -1,6 +1,7 @@
 """Weights on disk."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,15 @@ from mosaic.core.errors import FormatError, InputError
 from mosaic.envs.vector.encoding import ActionHead
 from mosaic.models.architecture import Architecture
 from mosaic.models.layout import initial_weights
-from mosaic.models.weights_file import FORMAT, NotFiniteError, load_weights, save_policy_network, save_weights
+from mosaic.models.weights_file import (
+    FORMAT,
+    NotFiniteError,
+    SavedNetwork,
+    check_size,
+    load_weights,
+    save_policy_network,
+    save_weights,
+)
 
 ARCHITECTURE = Architecture(4, ActionHead("gaussian", (2,)), (8,), critic_observation=9)
 
@@ -80,6 +89,15 @@ def test_networks_of_the_torch_engine_are_one_tensor(tmp_path):
     loaded = load_weights(tmp_path / "it")
     assert loaded.architecture == architecture
     assert (loaded.flat == flat).all()
+
+
+@pytest.mark.parametrize("memory", ["gru", "mingru"])
+def test_a_memory_larger_than_its_weights_is_refused(tmp_path, memory):
+    whole = Architecture(4, ActionHead("categorical", (2,)), hidden=(8,), memory=memory, memory_size=64)
+    kept = SavedNetwork(whole, initial_weights(whole, 0), {})
+    check_size(kept, tmp_path)
+    with pytest.raises(FormatError, match=r"its architecture needs .* or more"):
+        check_size(kept._replace(architecture=replace(whole, memory_size=1000)), tmp_path)
 
 
 def test_what_is_not_a_file_of_weights(tmp_path):

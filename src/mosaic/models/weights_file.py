@@ -140,7 +140,9 @@ def check_size(saved: SavedNetwork, path: Path) -> None:
     """Raise FormatError for a network with layers larger than all weights in its file, before it takes the memory."""
     made = saved.architecture
     least = max((wide * next_wide for wide, next_wide in pairwise(made.hidden)), default=0)
-    if made.memory is not None:
+    if made.memory == "mingru":  # it has two gates, which read the input alone, or what is found in pictures
+        least = max(least, 2 * made.memory_size * (1 if made.parts else made.observation))
+    elif made.memory is not None:
         least = max(least, 3 * made.memory_size**2)  # a GRU has three gates, an LSTM four
     if least > saved.flat.size:
         raise FormatError(f"{path} has {saved.flat.size:,} weights; its architecture needs {least:,} or more: {made}.")
