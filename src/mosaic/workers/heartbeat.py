@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
+from typing import NamedTuple
 
 from mosaic.core.compile_time import Compilation, timer
 from mosaic.core.errors import MosaicError
@@ -87,6 +88,11 @@ class StopPatience:
             self._tell("patience", patience_s=needed_s)
 
 
+class _Report(NamedTuple):
+    at_s: float
+    fields: Mapping[str, object]
+
+
 class Heartbeat:
     """Reporting by the clock, in a thread that is silent during a pause. `report` stores an event."""
 
@@ -105,8 +111,7 @@ class Heartbeat:
         self.every_s: float | None = every_s  # None: the thread does not report
         self._measure: Callable[[], Mapping[str, object]] = dict
         self._first_steps = env_steps
-        self._last: dict[str, object] = {"env_steps": env_steps, "episode_reward_mean": None}
-        self._reported_s = clock()
+        self._last = _Report(clock(), {"env_steps": env_steps, "episode_reward_mean": None})
         self._measured_from = (clock(), float(env_steps))  # time and env steps from which the speed is a mean
         self._training = False  # before that, processes are started and code is compiled: there is nothing to report
         self._starting = False  # a stage of the start was reported, and training has not begun
@@ -130,7 +135,8 @@ class Heartbeat:
     def changing_env(self) -> Iterator[None]:
         """Repeat only counters while the worker changes to another env: means are still of the old one."""
         with self._inbox.reporting:
-            self._last = {"env_steps": self._last.get("env_steps"), "episode_reward_mean": None}
+            counters = {"env_steps": self._last.fields.get("env_steps"), "episode_reward_mean": None}
+            self._last = self._last._replace(fields=counters)
             measure, self._measure = self._measure, dict
         try:
             yield
@@ -138,7 +144,7 @@ class Heartbeat:
             self._measure = measure
 
     def due(self) -> bool:
-        return self.every_s is not None and self._clock() - self._reported_s >= self.every_s
+        return self.every_s is not None and self._clock() - self._last.at_s >= self.every_s
 
     def report(self, fields: Mapping[str, object]) -> int:
         """Store an iteration event that the worker reports itself."""
@@ -148,9 +154,9 @@ class Heartbeat:
 
     def _store(self, fields: Mapping[str, object]) -> int:
         self._training = True
-        self._starting = self._starting and _env_steps(fields) <= _env_steps(self._last)
+        self._starting = self._starting and _env_steps(fields) <= _env_steps(self._last.fields)
         number = self._report(**fields)
-        self._reported_s, self._last = self._clock(), dict(fields)
+        self._last = _Report(self._clock(), dict(fields))
         return number
 
     def iteration(self) -> AbstractContextManager[None]:
@@ -181,11 +187,15 @@ class Heartbeat:
                 return
             if compiling := self._compiling():
                 self._report(kind="compiling", message=str(compiling))
-                self._reported_s = self._clock()
+                self._last = self._last._replace(at_s=self._clock())
                 return
             if not self._training:
                 return
-            kept = {name: value for name, value in self._last.items() if name not in ("time_split", "env_steps_per_s")}
+            kept = {
+                name: value
+                for name, value in self._last.fields.items()
+                if name not in ("time_split", "env_steps_per_s")
+            }
             fields = {**kept, **self._measure(), "kind": "iteration", "trigger": "clock"}
             self._store(fields | self._speed(_env_steps(fields)))
 
@@ -218,7 +228,7 @@ class Heartbeat:
 
     def _compiles_first(self) -> bool:
         """Return whether code is compiled, and nothing has been sampled before: a stop loses nothing."""
-        return self._compiling() is not None and _env_steps(self._last) <= self._first_steps
+        return self._compiling() is not None and _env_steps(self._last.fields) <= self._first_steps
 
     def _run(self) -> None:
         while not self._over.wait(self._period_s()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
-from mosaic.core.memory import check_memory, free_memory
+from mosaic.core.machine import check_memory, free_memory
 from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.shared_env import env_spec, sharing_envs

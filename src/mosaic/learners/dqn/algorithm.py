@@ -73,9 +73,8 @@ class DqnLearner(OffPolicyLearner[DqnEngine]):
         total_env_steps: int | None = None,
         packing: RowPacking | None = None,
         recorded: RecordedSteps | None = None,
-        best: BestPolicy | None = None,
     ) -> None:
-        """Make the engine; `recorded` decisions stay in its buffer. Without `best` the policy is the newest net."""
+        """Make the engine; `recorded` decisions stay in its buffer."""
         shape = vector.shape
         self._hyper = make_hyper(options, shape.envs, total_env_steps, learns=plan.trained[0])
         per_step = self._hyper.gradient_steps / self._hyper.train_freq
@@ -84,9 +83,13 @@ class DqnLearner(OffPolicyLearner[DqnEngine]):
         size = buffer_rows(options.buffer_size, shape.envs, len(shape.agents), total_env_steps)
         engine = make_q_engine(architecture, shape, self._hyper, options.batch_size, size, seed, packing, recorded)
         self._schedule = options.learning_rate_schedule
-        self._best = best
+        self._best: BestPolicy | None = None
         self._seed, self._pretrained = seed, 0  # updates with recorded decisions, before the first env step
         super().__init__(vector, plan, engine, chunk, seed, total_env_steps)
+
+    def keep_best(self, best: BestPolicy) -> None:
+        """Test the policy now and then and return the best one; without this call the policy is the newest net."""
+        self._best = best
 
     def iterate(self) -> None:
         """Run one chunk of steps, the last of which ends with the run; before the first, one of pretraining."""

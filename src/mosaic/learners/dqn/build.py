@@ -64,7 +64,9 @@ def assemble_dqn(
         steps = _recorded(recorded, roles, spec, options)
         rest = roles.plan, architecture, options, config.seed, total, packing, steps
         if external is None:
-            learner = DqnLearner(vector, *rest, _best_policy(config, roles, options))
+            learner = DqnLearner(vector, *rest)
+            if (best := _best_policy(config, roles, options)) is not None:
+                learner.keep_best(best)
         else:
             learner = ExternalDqnLearner(external, *rest)
     except BaseException:

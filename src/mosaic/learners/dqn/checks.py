@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import DEFAULT_TIMESTEPS
 from mosaic.core.errors import InputError, MissingExtraError
-from mosaic.core.memory import check_memory, free_memory
+from mosaic.core.machine import check_memory, free_memory
 from mosaic.envs.compiled.registry import has_kernel
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import action_code, row_code

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError
-from mosaic.core.memory import check_memory
+from mosaic.core.machine import check_memory
 from mosaic.core.user_code import load_code
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.vector.encoding import RowCode, row_code

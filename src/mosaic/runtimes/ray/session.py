@@ -29,8 +29,7 @@ import psutil
 
 from mosaic.core.child_process import restored
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
-from mosaic.core.machine import available_cores, is_current
-from mosaic.core.memory import free_memory
+from mosaic.core.machine import available_cores, free_memory, is_current
 from mosaic.core.system import boot_id
 from mosaic.runtimes.ray.processes import MARK, ProcessIdentity, kill, processes_of
 

@@ -20,7 +20,7 @@ COLUMNS = ("benchmark", "figure", "ours", "ratio (95 %)", "peer", "goal", "met")
 _VERDICTS = {True: "yes", False: "NO", None: ""}
 
 
-class Interval(NamedTuple):
+class MedianInterval(NamedTuple):
     """Median of repeats with its 95 % interval; one repeat has no interval."""
 
     middle: float
@@ -28,7 +28,7 @@ class Interval(NamedTuple):
     high: float | None
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Interval:
+    def of(cls, values: Sequence[float]) -> MedianInterval:
         import numpy as np
 
         if len(values) < 2:
@@ -111,8 +111,8 @@ def _cells(figure: Document) -> list[str]:
         return [figure["benchmark"], figure["what"], figure["failed"], "", "", "", _VERDICTS[False]]
     if figure.get("skipped"):
         return [figure["benchmark"], figure["what"], f"left out: {figure['skipped']}", "", "", "", _VERDICTS[None]]
-    ours = Interval.of(figure["values"])
-    ratio = Interval.of(figure["ratios"]).text("×") if figure.get("ratios") else ""
+    ours = MedianInterval.of(figure["values"])
+    ratio = MedianInterval.of(figure["ratios"]).text("×") if figure.get("ratios") else ""
     goal = f"{figure['goal']} {figure['bound']:g}" if "goal" in figure else ""
     said = f"{_short(ours.middle)} {figure['unit']}".rstrip()
     verdict = _VERDICTS[figure.get("met")]
@@ -129,7 +129,7 @@ def _draw(figures: Sequence[Document], path: Path) -> None:
     left, wide, tall, top = 430, 520, 30, 44
     picture = Image.new("RGB", (left + wide + 140, top + tall * len(figures) + 20), "#ffffff")
     pen = ImageDraw.Draw(picture)
-    found = [Interval.of(figure["ratios"]) for figure in figures]
+    found = [MedianInterval.of(figure["ratios"]) for figure in figures]
     reach = [value for each in found for value in each if value is not None]
     low, high = min(0.5, *reach) * 0.9, max(2.0, *reach) * 1.1
 

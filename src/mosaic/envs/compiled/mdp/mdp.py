@@ -13,7 +13,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError, shown
-from mosaic.core.memory import free_memory
+from mosaic.core.machine import free_memory
 
 Outcome: TypeAlias = tuple[float, int, float, bool]  # probability, next state, reward, terminated
 Outcomes: TypeAlias = Sequence[Sequence[Sequence[Outcome]]]  # [state][action][outcome]

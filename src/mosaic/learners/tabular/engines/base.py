@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import InputError
-from mosaic.core.memory import free_memory
+from mosaic.core.machine import free_memory
 from mosaic.learners.tabular.experience import ENDED, NOWHERE, Legal
 from mosaic.learners.tabular.options import Algorithm, TabularOptions
 from mosaic.learners.tabular.random import WORD

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from mosaic.core.errors import FormatError, InputError
-from mosaic.core.memory import free_memory
+from mosaic.core.machine import free_memory
 from mosaic.core.turn import Observation
 from mosaic.envs.codes import SpaceCode
 from mosaic.envs.codes.space_code import count_text

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mosaic.core.errors import InputError
-from mosaic.core.memory import free_memory
+from mosaic.core.machine import free_memory
 from mosaic.core.numba_cache import njit
 from mosaic.envs.compiled.random import draw
 from mosaic.learners.tabular.experience import Values

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Dict, Space, Tuple
 
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID
-from mosaic.core.memory import free_memory
+from mosaic.core.machine import free_memory
 from mosaic.envs.codes import MOST_STATES, BinsGiven, SpaceCode, space_code
 from mosaic.envs.codes.space_code import count_text
 from mosaic.envs.env import EnvSpec

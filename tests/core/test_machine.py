@@ -9,9 +9,9 @@ from gymnasium import spaces
 
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.core import memory
+from mosaic.core import machine
 from mosaic.core.errors import InputError
-from mosaic.core.memory import check_memory, free_memory, group_memory
+from mosaic.core.machine import check_memory, free_memory, group_memory
 from mosaic.envs.catalog import make_env
 from mosaic.envs.codes import space_code
 from mosaic.envs.compiled.mdp import mdp
@@ -36,7 +36,7 @@ def free(monkeypatch):
     """Set the figure that every check reads."""
 
     def fake(count):
-        for module in (memory, mdp, engine, hashed, hashed_learner, storage):
+        for module in (machine, mdp, engine, hashed, hashed_learner, storage):
             monkeypatch.setattr(module, "free_memory", lambda: count)
         monkeypatch.setattr("mosaic.learners.dqn.checks.free_memory", lambda: count)
 
