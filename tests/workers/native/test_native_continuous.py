@@ -67,10 +67,11 @@ def test_a_stopped_run_continues_with_the_same_numbers_and_its_policy_is_evaluat
 
 @pytest.mark.slow
 @pytest.mark.chosen
-def test_a_policy_is_exported_and_compared(home, monkeypatch):
+@pytest.mark.parametrize("algorithm", ["sac", "td3"])
+def test_a_policy_is_exported_and_compared(home, monkeypatch, algorithm):
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     monkeypatch.chdir(home)
-    run = finished(home, "sac", 200)
+    run = finished(home, algorithm, 200)
     (file,) = mosaic.export(run.id, "pendulum.onnx")
     assert file.parity.passed
     assert file.parity.max_abs_diff < 1e-4
