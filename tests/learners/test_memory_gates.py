@@ -62,7 +62,7 @@ def test_no_plain_net_exceeds_what_is_possible_without_memory(task):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(4))
 def test_kuhn_poker_is_played_near_its_equilibrium(seed):
     """The card is seen at the first decision alone, and the value of the game is exact, not played."""
     environment = {"env_id": "mosaic/kuhn_poker", "options": {"remember_card": True}}

@@ -71,8 +71,8 @@ def make_memory_scratch(cell: MemoryCell, rows: int) -> MemoryScratch:
     """Allocate for tables of up to `rows` steps in all."""
     inputs, size, gates = int(cell.inputs), int(cell.size), int(cell.gates * cell.size)
     widths = (inputs, gates, size, size, size, gates, gates, gates, size, size)
-    tables = [np.zeros(rows * width, np.float32) for width in widths]
-    return MemoryScratch(*tables, turned=np.zeros(gates * size, np.float32))
+    lengths = (*(rows * width for width in widths), gates * size)
+    return MemoryScratch(*(np.zeros(length, np.float32) for length in lengths))
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=True)

@@ -142,7 +142,12 @@ _open_renderers: WeakSet[OpenGLRenderer] = WeakSet()
 @cache
 def _close_renderers_at_exit() -> None:
     """Close them before mujoco ends EGL: what is registered later, after the first picture, is called earlier."""
-    atexit.register(lambda: [renderer.close() for renderer in list(_open_renderers)])
+
+    def close_all() -> None:
+        for renderer in list(_open_renderers):
+            renderer.close()
+
+    atexit.register(close_all)
 
 
 @contextmanager
