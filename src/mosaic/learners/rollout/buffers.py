@@ -1,5 +1,7 @@
 """Rollout buffers: rows of experience, their trajectories and outcomes."""
 
+# compiled code uses this file
+
 from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
