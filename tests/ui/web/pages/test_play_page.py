@@ -192,6 +192,19 @@ def test_a_match_that_is_gone_says_so(tab: Tab, server: WebServer) -> None:
     tab.check()
 
 
+def test_a_wrong_link_says_what_is_wrong(tab: Tab, server: WebServer) -> None:
+    page = tab.open("/play?match=0")
+    expect(page.get_by_role("heading", name="There is no match at this link")).to_be_visible()
+    expect(page.get_by_role("link", name="New match")).to_be_visible()
+    tab.errors.clear()  # the browser notes the response 404
+    match_id = open_match(server, "classic/tictactoe_v3", {"*": "human"})
+    page = tab.open(f"/play?match={match_id}&agent=nobody")
+    expect(page.get_by_text("The link names the agent 'nobody'; this match has: player_1, player_2.")).to_be_visible()
+    page.get_by_role("link", name="Watch the match").click()
+    page.wait_for_selector(PICTURE)
+    tab.check()
+
+
 @pytest.mark.parametrize("env", ["classic/tictactoe_v3", "gym/CartPole-v1"])
 def test_a_match_is_accessible_and_fits_a_phone(tab: Tab, phone: Tab, server: WebServer, env: str) -> None:
     match_id = open_match(server, env, {"*": "human"}, rate_hz=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from html import escape
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from nicegui import run as threads
 from nicegui import ui
@@ -61,6 +61,10 @@ _CLOCKS: dict[str, JsonObject | None] = {
         for minutes, increment in ((1, 0), (3, 2), (5, 3), (10, 0), (15, 10))
     },
 }
+_NO_MATCH = (
+    "It has ended, or the link is wrong. A match ends after five minutes without a viewer; "
+    "open matches and recorded episodes are listed on the page Play."
+)
 _MOST_ROWS = 8  # agents with a row each; with more, the user picks one and the others share a policy
 
 
@@ -88,15 +92,20 @@ async def _show_match(frame: PageLayout, match_id: str, agent: str) -> None:
     frame.title(("Play", "/play"), "Match")
     with box("m-page"):
         place = box()
-    reply = await ask(f"/matches/{match_id}", method="GET")
+    reply = await ask(f"/matches/{quote(match_id, safe='')}", method="GET")
     if place.is_deleted:
         return
     with place:
+        agents = [str(each["agent"]) for each in reply.document["agents"]] if reply.ok else []
+        if reply.status == 404:
+            _no_match("There is no match at this link", _NO_MATCH)
+            return
         if not reply.ok:
-            with panel("This match is over"):
-                raw(escape(reply.error), "m-lead")
-                with box("row"):
-                    link_button("New match", "/play", glyph="play", kind="primary")
+            _no_match("This match cannot be shown", reply.error)
+            return
+        if agent and agent not in agents:
+            said = f"The link names the agent '{agent}'; this match has: {', '.join(agents)}."
+            _no_match("This match has no such agent", said, match_id)
             return
         env = str(reply.document["env"])
         frame.title(("Play", "/play"), env_title(env))
@@ -104,6 +113,16 @@ async def _show_match(frame: PageLayout, match_id: str, agent: str) -> None:
         offers = policies_for(env, rows)
         labels = labels_of([*offers, *(each["policy"] for each in reply.document["agents"])], rows)
         MatchBoard(match_id, agent, env_title(env), offers, labels)
+
+
+def _no_match(title: str, why: str, match_id: str = "") -> None:
+    """Say why there is nothing to play; `match_id` is that of a match that can be watched instead."""
+    with panel(title):
+        raw(escape(why), "m-lead")
+        with box("row"):
+            if match_id:
+                link_button("Watch the match", f"/play?{urlencode({'match': match_id})}", glyph="play")
+            link_button("New match", "/play", glyph="play", kind="primary")
 
 
 def _env_of(frame: PageLayout, run: str) -> str:

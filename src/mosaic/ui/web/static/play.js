@@ -226,7 +226,8 @@ export default {
     async again() {
       let answer = null;
       try { answer = await fetch("/matches/" + this.match_id, { headers: { Accept: "application/json" } }); } catch { this.refused = "The server does not respond. The match continues when it is back."; }
-      if (answer && answer.status >= 400 && answer.status < 500) this.gone = (await answer.json()).error;
+      if (answer?.status === 404) this.gone = "This match has ended.";
+      else if (answer && answer.status >= 400 && answer.status < 500) this.gone = (await answer.json()).error;
       else setTimeout(() => this.closed || this.open(), 800);
     },
     send(type, more = {}) {
