@@ -236,6 +236,18 @@ def test_matches_and_episodes_are_listed_on_a_phone(phone: Tab, server: WebServe
     phone.check()
 
 
+def test_many_matches_at_once_are_all_listed(tab: Tab, server: WebServer) -> None:
+    opened = [open_match(server, "classic/tictactoe_v3", {"*": "random"}) for _ in range(9)]
+    page = tab.open("/play")
+    listed = page.get_by_role("group", name="Open matches").get_by_role("link")
+    expect(listed.nth(8)).to_be_attached()
+    addresses = [str(link.get_attribute("href")) for link in listed.all()]
+    assert all(any(match_id in address for address in addresses) for match_id in opened)
+    for match_id in opened:
+        server.api.delete(f"/matches/{match_id}")
+    tab.check()
+
+
 def test_a_game_in_real_time_may_wait_instead(tab: Tab, server: WebServer) -> None:
     page = tab.open("/play?env=gym/CartPole-v1")
     expect(page.get_by_label("Policy of agent_0", exact=True)).to_be_visible()

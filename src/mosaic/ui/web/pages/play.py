@@ -271,9 +271,10 @@ class _Setup:
                 return
         with self._open_matches:
             with panel("Open matches", body="m-body tight"):
-                for row in matches.document[:8]:
-                    words = f"step {row['step']} · {row['viewers']} watching"
-                    line_link(env_title(row["env"]), words, f"/play?{urlencode({'match': row['match_id']})}")
+                with box("p-open").props('tabindex="0" role="group" aria-label="Open matches"'):
+                    for row in matches.document:
+                        words = f"step {row['step']} · {row['viewers']} watching"
+                        line_link(env_title(row["env"]), words, f"/play?{urlencode({'match': row['match_id']})}")
                 if not matches.document:
                     empty("None. A match ends after five minutes without a viewer.")
             with panel("Recorded episodes", body="m-body tight") as end:

@@ -34,7 +34,7 @@ export default {
         <div class="stack gap-1" v-if="s.agents.length > 1 && s.owner">
           <span class="m-note">Play with another person: send a link. They need this server's token.</span>
           <button v-for="a in invited" type="button" class="m-btn small" @click="invite(a)"><i v-html="icons.link"></i>{{ copied === a.agent ? "Copied" : "Link for " + a.agent }}</button>
-          <button v-if="!s.revealed && s.claims.length" v-for="a in s.agents.filter((a) => a.human && !a.mine)" type="button" class="m-btn small" @click="send('assign', {agent: a.agent, policy: 'human'})"><i v-html="icons.user"></i>Play {{ a.agent }} at this screen too</button>
+          <button v-if="!s.revealed && s.claims.length" v-for="a in s.agents.filter((a) => a.human && !a.mine)" type="button" class="m-btn small" @click="send('assign', {agent: a.agent, policy: 'human'})"><i v-html="icons.user"></i>Play {{ a.agent }} here too</button>
         </div>
         <p v-if="!s.revealed" class="m-note">Each player sees what their own agent may see. The episode can be downloaded and replayed when it is over.</p>
         <div v-else class="row wrap"><a class="m-btn small" :href="'/matches/' + match_id + '/episode'" download><i v-html="icons.export"></i>Download episode</a>
