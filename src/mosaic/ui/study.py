@@ -66,14 +66,14 @@ def _by_method(groups: Sequence[ScoredGroup], by: str) -> dict[str, dict[str, Se
 
 def ways_to_compare(groups: Sequence[ScoredGroup]) -> list[str]:
     """Return what tells the methods of groups apart, for `by`: algorithm, name, or a setting that differs in an env."""
-    found = {ALGORITHM: None} | ({NAME: None} if all(group.named for group in groups) else {})
+    found = [ALGORITHM, *([NAME] if all(group.named for group in groups) else [])]
     for env in dict.fromkeys(group.env for group in groups):
-        found |= dict.fromkeys(differences([group.config for group in groups if group.env == env]))
-    found.setdefault(NAME)  # ids tell less than settings
+        found += differences([group.config for group in groups if group.env == env])
+    found.append(NAME)  # where it is an id, it tells less than settings
     algorithms = _partition(groups, ALGORITHM)  # each has options of its own: those say nothing more
     return [
         by
-        for by in found
+        for by in dict.fromkeys(found)
         if by not in _NO_WAYS
         and (by in (ALGORITHM, NAME) or _partition(groups, by) != algorithms)
         and _tells_apart(groups, by)

@@ -18,7 +18,10 @@ from mosaic.telemetry.events.writer import EventWriter
 from mosaic.ui.web.data.facts import last_iteration, start_phases
 from mosaic.ui.web.series_api import add_series_routes
 
-CONFIG = {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy", "total_timesteps": 100}}
+CONFIG: dict[str, Any] = {
+    "environment": {"env_id": "gym/CartPole-v1"},
+    "training": {"worker": "toy", "total_timesteps": 100},
+}
 
 
 @pytest.fixture

@@ -61,7 +61,8 @@ class Index:
 
     def unreadable(self) -> dict[str, str]:
         """Return the runs that are not listed because their files are damaged or missing, and why."""
-        listed, found = self._synced(), {}
+        listed = self._synced()
+        found: dict[str, str] = {}
         for name in sorted(set(self._names()) - listed.keys()):
             try:
                 _row_of(self._folder(name))

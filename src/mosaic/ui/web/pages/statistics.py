@@ -50,7 +50,7 @@ class StatisticsPanel:
             self._said = raw("", "m-note").props("role=status")
             self._body = raw("")
             with end:
-                self._way = select({}, None, label="What tells methods apart", on_change=self._choose)
+                self._way = select(dict[str, str](), None, label="What tells methods apart", on_change=self._choose)
                 self._way.style("width:190px")
                 self._files = box("row")
                 with self._files:
