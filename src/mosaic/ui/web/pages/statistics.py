@@ -115,15 +115,14 @@ def _section(title: str, words: str, html: str) -> str:
 
 
 def _table(study: StudyDocument) -> str:
-    heads = "".join(f'<th class="num">{escape(head)}</th>' for head in HEADS[1:])
+    heads = "".join(f"<th>{escape(head)}</th>" for head in HEADS[2:])
     values = [dict(row) for row in study["methods"]]
     reaches = {name: max([1.0, *(end for row in values for end in _known(row[f"{name}_ci95"]))]) for name in STATISTICS}
     rows = ""
     for place, row in enumerate(study["methods"]):
         found = values[place]
         cells = "".join(
-            f'<td class="num">{_estimate(found[name], found[f"{name}_ci95"], reaches[name], place)}</td>'
-            for name in STATISTICS
+            f"<td>{_estimate(found[name], found[f'{name}_ci95'], reaches[name], place)}</td>" for name in STATISTICS
         )
         rows += (
             f'<tr><th scope="row"><span class="row">{series_key(place)}{clipped(row["method"])}</span></th>'
@@ -131,7 +130,7 @@ def _table(study: StudyDocument) -> str:
         )
     return (
         f'<div class="m-scroll" tabindex="0" role="region" aria-label="Statistics of each method">'
-        f'<table class="m-table s-table"><thead><tr><th>{HEADS[0]}</th>{heads}</tr></thead>'
+        f'<table class="m-table s-table"><thead><tr><th>{HEADS[0]}</th><th class="num">{HEADS[1]}</th>{heads}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
@@ -147,7 +146,7 @@ def _estimate(value: object, ends: object, reach: float, place: int) -> str:
 def _bar(value: float | None, ends: Sequence[float], reach: float, place: int) -> str:
     colour, _ = series_look(place)
     low, high = (100 * max(0.0, end) / reach for end in ends) if len(ends) == 2 else (0.0, 0.0)
-    band = f'<i style="left:{low:.1f}%;width:{max(high - low, 1):.1f}%"></i>' if len(ends) == 2 else ""
+    band = f'<i style="left:{min(low, 99):.1f}%;width:{max(high - low, 1):.1f}%"></i>' if len(ends) == 2 else ""
     mark = "" if value is None else f'<u style="left:{100 * min(max(value / reach, 0.0), 1.0):.1f}%"></u>'
     return f'<span class="s-bar" style="--c:{colour}" aria-hidden="true">{band}{mark}</span>'
 
