@@ -68,6 +68,7 @@ def test_curves_are_hidden_pinned_and_logarithmic(tab: Tab, server: WebServer) -
     page = tab.open(f"/runs/{run.id}")
     page.get_by_role("combobox", name="Measure").click()
     page.get_by_role("option", name="Rating", exact=True).click()
+    expect(page.locator(".r-charts .t")).to_have_text(["Return"])  # what is drawn large is not drawn small too
     names = [f"policy_{number}" for number in (1, 2, 10)]
     wait_for_series(
         page, f"JSON.stringify(lines.map(([name]) => name)) === '{json.dumps(names, separators=(',', ':'))}'"

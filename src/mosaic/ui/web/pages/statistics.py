@@ -115,7 +115,7 @@ def _section(title: str, words: str, html: str) -> str:
 
 
 def _table(study: StudyDocument) -> str:
-    heads = "".join(f"<th>{escape(head)}</th>" for head in HEADS[2:])
+    heads = f'<th>{HEADS[0]}</th><th class="num">{HEADS[1]}</th>' + "".join(f"<th>{head}</th>" for head in HEADS[2:])
     values = [dict(row) for row in study["methods"]]
     reaches = {name: max([1.0, *(end for row in values for end in _known(row[f"{name}_ci95"]))]) for name in STATISTICS}
     rows = ""
@@ -130,7 +130,7 @@ def _table(study: StudyDocument) -> str:
         )
     return (
         f'<div class="m-scroll" tabindex="0" role="region" aria-label="Statistics of each method">'
-        f'<table class="m-table s-table"><thead><tr><th>{HEADS[0]}</th><th class="num">{HEADS[1]}</th>{heads}</tr></thead>'
+        f'<table class="m-table s-table"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 

@@ -243,6 +243,7 @@ class _Charts:
         self._main, self._chosen = chosen, True
         self._draw_labels()
         self._draw_main()
+        self._small.show(self._measures, self._main)
 
     def _compare(self) -> None:
         self._fit()
