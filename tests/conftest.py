@@ -16,6 +16,8 @@ from xdist.remote import Producer
 
 from tests.distribution import GroupScheduling, only_in_test_all, rank
 from tests.extras import pytest_pycollect_makemodule as pytest_pycollect_makemodule
+from tests.extras import pytest_runtest_call as pytest_runtest_call
+from tests.extras import pytest_runtest_setup as pytest_runtest_setup
 from tests.leftovers import stop_runs_below
 
 # A shell that runs the tests in the background lets them ignore Ctrl-C, and what they start would inherit that.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,6 +21,10 @@ def missing_package(error: BaseException | None) -> str | None:
     return None
 
 
+def _reason(name: str) -> str:
+    return f"needs {name}, which is not installed"
+
+
 class TestFile(pytest.Module):
     """Test module that may import extras which are not installed."""
 
@@ -30,9 +34,23 @@ class TestFile(pytest.Module):
         except self.CollectError as error:
             if (name := missing_package(error)) is None:
                 raise
-            pytest.skip(f"needs {name}, which is not installed", allow_module_level=True)
+            pytest.skip(_reason(name), allow_module_level=True)
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> TestFile:
     made: TestFile = TestFile.from_parent(parent, path=module_path)
     return made
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None, None, None]:
+    """Skip a test whose fixtures import what is not installed."""
+    try:
+        yield
+    except Exception as error:
+        if (name := missing_package(error)) is None:
+            raise
+        pytest.skip(_reason(name))
+
+
+pytest_runtest_call = pytest_runtest_setup  # and one that imports it itself

@@ -1,30 +1,34 @@
-"""Files that import an extra which is not installed are skipped; other errors of imports are errors."""
+"""Tests that import an extra which is not installed are skipped; other errors of imports are errors."""
 
 import subprocess
 import sys
 
-import pytest
-
 from tests.extras import missing_package
 
+PROBES = {
+    "test_file": "import ray.nothing\ndef test_one(): pass\n",
+    "test_body": "def test_one(): import ray\n",
+    "test_other_file": "import nothing\ndef test_one(): pass\n",
+    "test_other_body": "def test_one(): import nothing\n",
+}
+CONFTEST = """\
+import sys
+import tests.extras as extras
+from tests.extras import pytest_pycollect_makemodule, pytest_runtest_call
+sys.modules["ray"] = None
+extras.find_spec = lambda name: None
+"""
 
-@pytest.mark.parametrize(
-    ("line", "outcome"),
-    [
-        ("import ray.nothing", "needs ray, which is not installed"),
-        ("import nothing", "No module named 'nothing'"),
-    ],
-)
-def test_a_file_that_needs_an_extra_is_skipped(tmp_path, line, outcome):
-    (tmp_path / "conftest.py").write_text(
-        "import sys\nimport tests.extras as extras\nsys.modules['ray'] = None\nextras.find_spec = lambda name: None\n"
-        "pytest_pycollect_makemodule = extras.pytest_pycollect_makemodule\n"
-    )
-    (tmp_path / "test_it.py").write_text(f"{line}\ndef test_one(): pass\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", str(tmp_path), "--rootdir"]
-    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
-    assert outcome in done.stdout
-    assert ("skipped" in done.stdout) == ("ray" in line)
+
+def test_what_needs_an_extra_is_skipped_and_other_imports_fail(tmp_path):
+    for name, text in {"conftest": CONFTEST, **PROBES}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    options = ["-q", "-rsfE", "--continue-on-collection-errors", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.count("needs ray, which is not installed") == 2
+    assert "1 failed, 2 skipped, 1 error" in done.stdout
+    assert done.stdout.count("No module named 'nothing'") >= 2
 
 
 def test_an_installed_package_is_not_missing():
