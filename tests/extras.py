@@ -1,4 +1,4 @@
-"""Tests of extras that are not installed: they are skipped, and say which package they need."""
+"""Tests of extras that are not installed: they are skipped, and say what they need."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = frozenset({"ray", "sb3_contrib", "stable_baselines3", "torch"})
+from mosaic.core.errors import MissingExtraError
+
+PACKAGES = ("ray", "sb3_contrib", "stable_baselines3", "torch")
 
 
-def missing_package(error: BaseException | None) -> str | None:
-    """Return the package of an extra whose absence caused this error, if one did."""
+def lacking(error: BaseException | None) -> str | None:
+    """Return what is not installed here and caused this error, if that did."""
     while error is not None:
         name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
         if name in PACKAGES and find_spec(name) is None:
-            return name
+            return f"needs {name}, which is not installed"
+        if isinstance(error, MissingExtraError) and not all(map(find_spec, PACKAGES)):
+            return str(error)
         error = error.__cause__ or error.__context__
     return None
-
-
-def _reason(name: str) -> str:
-    return f"needs {name}, which is not installed"
 
 
 class TestFile(pytest.Module):
@@ -32,9 +32,9 @@ class TestFile(pytest.Module):
         try:
             return super().collect()
         except self.CollectError as error:
-            if (name := missing_package(error)) is None:
+            if (reason := lacking(error)) is None:
                 raise
-            pytest.skip(_reason(name), allow_module_level=True)
+            pytest.skip(reason, allow_module_level=True)
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> TestFile:
@@ -44,13 +44,13 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup() -> Generator[None, None, None]:
-    """Skip a test whose fixtures import what is not installed."""
+    """Skip a test whose fixtures use what is not installed."""
     try:
         yield
     except Exception as error:
-        if (name := missing_package(error)) is None:
+        if (reason := lacking(error)) is None:
             raise
-        pytest.skip(_reason(name))
+        pytest.skip(reason)
 
 
-pytest_runtest_call = pytest_runtest_setup  # and one that imports it itself
+pytest_runtest_call = pytest_runtest_setup  # and one that uses it itself

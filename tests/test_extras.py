@@ -3,7 +3,8 @@
 import subprocess
 import sys
 
-from tests.extras import missing_package
+from mosaic.core.errors import MissingExtraError
+from tests import extras
 
 PROBES = {
     "test_file": "import ray.nothing\ndef test_one(): pass\n",
@@ -31,6 +32,10 @@ def test_what_needs_an_extra_is_skipped_and_other_imports_fail(tmp_path):
     assert done.stdout.count("No module named 'nothing'") >= 2
 
 
-def test_an_installed_package_is_not_missing():
-    assert missing_package(ModuleNotFoundError("No module named 'tests.nothing'", name="tests.nothing")) is None
-    assert missing_package(None) is None
+def test_what_is_installed_is_not_lacking(monkeypatch):
+    assert extras.lacking(ModuleNotFoundError("No module named 'tests.nothing'", name="tests.nothing")) is None
+    assert extras.lacking(None) is None
+    monkeypatch.setattr(extras, "find_spec", lambda name: name)
+    assert extras.lacking(MissingExtraError("it needs torch")) is None
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    assert extras.lacking(MissingExtraError("it needs torch")) == "it needs torch"
