@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 
-from tests.distribution import GroupScheduling, only_in_test_all, rank
+from tests.distribution import GroupScheduling, is_slow_test, only_in_test_all, rank
 from tests.extras import pytest_pycollect_makemodule as pytest_pycollect_makemodule
 from tests.extras import pytest_runtest_call as pytest_runtest_call
 from tests.extras import pytest_runtest_setup as pytest_runtest_setup
@@ -32,7 +32,7 @@ settings.register_profile("any speed", deadline=None)
 settings.load_profile("any speed")
 HERE = Path(__file__).parent
 # Tests that use these fixtures, or are in these files and folders, which take many seconds of CPU, run in `make test`
-# and not in `make check`.
+# and not in `make check`; so do the single tests of `slow_tests.txt`.
 SLOW_FIXTURES = {"chromium", "ray"}
 SLOW_PLACES = [
     "core/test_numba_cache.py",
@@ -46,12 +46,15 @@ SLOW_PLACES = [
     "evaluation/test_evaluate.py",
     "exports",
     "godot",
+    "learners/actor_critic",
+    "learners/alphazero",
     "learners/dqn",
     "learners/engines/test_imitation_gradients.py",
     "learners/engines/test_torch.py",
     "learners/engines/test_torch_tasks.py",
     "learners/ppo/test_picture_rollouts.py",
     "learners/tabular/test_tabular_engines.py",
+    "learners/tabular/training",
     "learners/test_probes.py",
     "models/test_fused_acting.py",
     "policies/minimax/test_minimax_connect_four.py",
@@ -164,7 +167,7 @@ def pytest_collectstart() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     for item in items:
-        heavy = in_slow_place(item.path) or SLOW_FIXTURES & set(item.fixturenames)
+        heavy = in_slow_place(item.path) or is_slow_test(item.nodeid) or SLOW_FIXTURES & set(item.fixturenames)
         if only_in_test_all(item.nodeid):
             item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "chosen"]
             item.add_marker(pytest.mark.slow)

@@ -38,6 +38,10 @@ LONGEST = [
 # of what it proves.
 ONLY_IN_TEST_ALL = Path(__file__).with_name("only_in_test_all.txt").read_text(encoding="utf-8").splitlines()
 _ONLY = tuple(f"tests/{start}" for start in ONLY_IN_TEST_ALL)
+# Single tests of otherwise quick files that take half a second of CPU or more, by their ids or, with all parameters,
+# their names: `make test` runs them, `make check` does not.
+SLOW_TESTS = Path(__file__).with_name("slow_tests.txt").read_text(encoding="utf-8").splitlines()
+_SLOW_TESTS = {f"tests/{test}" for test in SLOW_TESTS}
 _PLACES = {PurePosixPath("tests", place): name for name, places in GROUPS.items() for place in places}
 
 
@@ -49,6 +53,10 @@ def group_of(nodeid: str) -> str | None:
 
 def only_in_test_all(nodeid: str) -> bool:
     return nodeid.startswith(_ONLY)
+
+
+def is_slow_test(nodeid: str) -> bool:
+    return nodeid in _SLOW_TESTS or nodeid.partition("[")[0] in _SLOW_TESTS
 
 
 def rank(nodeid: str, *, slow: bool) -> int:

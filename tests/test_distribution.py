@@ -11,7 +11,16 @@ from types import SimpleNamespace
 import pytest
 
 from tests.conftest import HERE, SLOW_PLACES, in_slow_place
-from tests.distribution import LONGEST, ONLY_IN_TEST_ALL, GroupScheduling, group_of, only_in_test_all, rank
+from tests.distribution import (
+    LONGEST,
+    ONLY_IN_TEST_ALL,
+    SLOW_TESTS,
+    GroupScheduling,
+    group_of,
+    is_slow_test,
+    only_in_test_all,
+    rank,
+)
 
 RAY = ["tests/runs/test_search_ray.py::test_one", "tests/runtimes/ray/test_tabular.py::test_two[a@b]"]
 BROWSER = ["tests/ui/web/pages/test_play_page.py::test_three"]
@@ -72,6 +81,19 @@ def test_what_only_test_all_runs_exists(start):
     file, _, name = start.partition("::")
     assert f"def {name.partition('[')[0]}" in (HERE / file).read_text(encoding="utf-8")
     assert only_in_test_all(f"tests/{start}")
+
+
+def test_single_slow_tests_exist_in_files_that_are_not_slow():
+    for test in SLOW_TESTS:
+        file, _, name = test.partition("::")
+        assert name.partition("[")[0].rpartition("::")[2] in (HERE / file).read_text(encoding="utf-8") + "runTest", test
+        assert not in_slow_place(HERE / file), f"{file} is slow as a whole"
+    assert sorted(set(SLOW_TESTS)) == SLOW_TESTS
+
+
+def test_a_slow_test_is_named_with_or_without_its_parameters():
+    named = SLOW_TESTS[0]
+    assert [is_slow_test(f"tests/{named}{rest}") for rest in ("", "[1-a]", "_too")] == [True, True, False]
 
 
 def test_what_was_collected_is_not_searched_for_garbage_again():
