@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from tests import shuffle
 from tests.conftest import HERE, SLOW_PLACES, in_slow_place
 from tests.distribution import (
     LONGEST,
@@ -67,6 +69,17 @@ def test_long_tests_come_first():
     asked = [(SINGLE[0], False), (SINGLE[1], True), (longest, True), (BROWSER[0], True), (RAY[0], False)]
     ranked = sorted(asked, key=lambda each: rank(each[0], slow=each[1]))
     assert [nodeid for nodeid, _ in ranked] == [RAY[0], BROWSER[0], longest, SINGLE[1], SINGLE[0]]
+
+
+def test_a_shuffled_order_keeps_files_together_and_depends_on_the_seed_alone():
+    tests = [*BROWSER, *SINGLE, *(f"tests/core/test_ids.py::test_{number}" for number in range(4))]
+    orders = [sorted(tests, key=lambda nodeid, seed=seed: shuffle.place(seed, nodeid)) for seed in (1, 2)]
+    assert orders[0] != orders[1]
+    some = [*tests[3:], *tests[:2]]
+    assert sorted(some, key=lambda nodeid: shuffle.place(1, nodeid)) == [test for test in orders[0] if test in some]
+    for order in orders:
+        files = [nodeid.partition("::")[0] for nodeid in order]
+        assert len(set(files)) == 1 + sum(one != other for one, other in pairwise(files))
 
 
 def test_a_slow_place_is_a_file_or_a_folder_that_exists():
