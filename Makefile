@@ -4,8 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 MARKS  ?= not slow or chosen
+CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
 # Two more than there are cores: a third of the tests' time is waiting for processes, and others run meanwhile.
-WORKERS ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 2)
+WORKERS ?= $(shell expr $(CORES) + 2)
 PORTABLE_TESTS := tests/core/test_system.py tests/runs/test_processes.py tests/runs/test_kill.py tests/runs/test_supervisor_guard.py tests/runs/test_run.py
 BENCHMARKS ?= runner inference serving runs tabular ppo dqn continuous imitation search fastlane web tui rllib godot sb3 scale gpu
 
@@ -52,8 +53,9 @@ types:
 imports:
 	$(BIN)/lint-imports
 
+# Quick tests wait for little, and each process collects all of them: no more processes than cores.
 fast:
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/python -m pytest -n $(CORES) -m "not slow"
 
 # Types and imports are checked meanwhile: compiling uses one core, and the tests leave a third of the cores' time.
 test: setup format lint
