@@ -3,9 +3,10 @@
     python benchmarks/godot.py [ROW …] [--repeats 5] [--quick] [--list]
 
 The game is examples/godot/orchard3 in the real engine (godot3-server). Round trip: the same game, seed and messages,
-once through the env and once by a loop that sends bytes made in advance and reads the answer without looking at it; the
-two are alternated. On a busy machine put `chrt -f 1` (root) before the command: other programs then do not interrupt a
-step. Learning: a row whose learner misses the stated return has failed.
+once through the env, once by a loop that sends bytes made in advance and reads the answer without looking at it, and
+once by a client that writes and parses the messages but checks nothing; the three are alternated. On a busy machine put
+`chrt -f 1` (root) before the command: other programs then do not interrupt a step. Learning: a row whose learner misses
+the stated return has failed.
 """
 
 from __future__ import annotations

@@ -9,12 +9,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
 from ppo_rows.measure import PeerMissing
 
 from mosaic import make_env
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.env import Env
-from mosaic.envs.godot.messages import frame
+from mosaic.envs.godot.messages import HEADER, frame
 
 FOLDER = Path(__file__).parents[2] / "examples" / "godot" / "orchard3"
 ENV = f"godot/{FOLDER}"
@@ -53,6 +56,12 @@ class BareLoop:
         while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "little"):
             data += self._socket.recv(65536)
         return data
+
+    def step(self, rows: Sequence[NDArray[np.float32]]) -> tuple[list[NDArray[np.float32]], list[float], list[bool]]:
+        """Step the game as any client must: write the actions as JSON, parse the answer into arrays; check nothing."""
+        sent = [{"move": row[:2].tolist(), "act": int(row[2:].argmax())} for row in rows]
+        answer = msgspec.json.decode(self.ask(frame({"type": "action", "action": sent}))[HEADER.size :])
+        return [np.array(each["obs"], np.float32) for each in answer["obs"]], answer["reward"], answer["done"]
 
     def begin(self, seed: int) -> None:
         self.ask(frame({"type": "reset", "seed": seed}))

@@ -1,4 +1,4 @@
-"""A step of a Godot env against a bare loop on the same kind of connection."""
+"""A step of a Godot env against a bare loop, and against a plain client, on the same kind of connection."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from mosaic.envs.env import Env
 
 ECHO = Path(__file__).with_name("echo_game.py")
 STEPS = 55  # in one episode: nothing ends, and both sides see the same states
+ROWS = [np.array([0.3125, -0.5, 0.0, 1.0], np.float32)] * 2  # for both agents: ACTION as an env gets it
 MOST = 1.3
 
 
@@ -27,15 +28,17 @@ def game(plan: Plan) -> None:
     cores = os.sched_getaffinity(0)
     for chosen, name, most in (({max(cores)}, "one core", MOST), (cores, "all cores", None)):
         with _on(chosen):
-            ours, bare = _compare(plan, ENV, OPTIONS, command)
+            ours, bare, plain = _compare(plan, ENV, OPTIONS, command)
         show_limit(f"step of the env, real engine, {name}", median(ours) * 1e6, "µs", None)
         show_limit(f"bare loop to the same game, {name}", median(bare) * 1e6, "µs", None)
+        show_limit(f"plain client without checks, {name}", median(plain) * 1e6, "µs", None)
         show_limit(f"round trip, ours / bare loop, {name}", _ratio(ours, bare), "×", most)
+        show_limit(f"round trip, ours / plain client, {name}", _ratio(ours, plain), "×", None)
 
 
 def echo(plan: Plan) -> None:
     """Show the env's own time. There is no limit: against nothing at all, anything takes long."""
-    ours, bare = _compare(plan, f"godot/{ECHO}", {}, [str(ECHO), "--port=PORT"])
+    ours, bare, _ = _compare(plan, f"godot/{ECHO}", {}, [str(ECHO), "--port=PORT"])
     show_limit("step of the env, peer that computes nothing", median(ours) * 1e6, "µs", None)
     show_limit("bare echo loop", median(bare) * 1e6, "µs", None)
     show_limit("the env's own time", (median(ours) - median(bare)) * 1e6, "µs", None)
@@ -58,24 +61,25 @@ def _ratio(ours: list[float], bare: list[float]) -> float:
 
 def _compare(
     plan: Plan, env_id: str, options: dict[str, object], command: list[str]
-) -> tuple[list[float], list[float]]:
-    """Return the seconds per step of the env and of the bare loop, slice by slice, alternated."""
+) -> tuple[list[float], list[float], list[float]]:
+    """Return the seconds per step of the env, the bare loop and a plain client, slice by slice, alternated."""
     env = make_env(env_id, **options)
-    ours, bare = [], []
+    ours, bare, plain = [], [], []
     try:
         with bare_loop(command) as loop:
             for seed in range(20 * plan.repeats):
                 ours.append(_ours(env, seed))
                 bare.append(_bare(loop, seed))
+                plain.append(_plain(loop, seed))
     finally:
         env.close()
     print(f"{'':54}{len(ours)} slices of {STEPS} steps each, alternated; load {os.getloadavg()[0]:.1f}", flush=True)
-    return ours, bare
+    return ours, bare, plain
 
 
 def _ours(env: Env, seed: int) -> float:
     turn = env.reset(seed)
-    actions = {agent: np.array([0.3125, -0.5, 0.0, 1.0], np.float32) for agent in turn.observations}
+    actions = dict(zip(turn.observations, ROWS, strict=True))
     began = perf_counter()
     for _ in range(STEPS):
         env.step(actions)
@@ -87,4 +91,12 @@ def _bare(loop: BareLoop, seed: int) -> float:
     began = perf_counter()
     for _ in range(STEPS):
         loop.ask(ACTION)
+    return (perf_counter() - began) / STEPS
+
+
+def _plain(loop: BareLoop, seed: int) -> float:
+    loop.begin(seed)
+    began = perf_counter()
+    for _ in range(STEPS):
+        loop.step(ROWS)
     return (perf_counter() - began) / STEPS

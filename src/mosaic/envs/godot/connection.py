@@ -127,14 +127,9 @@ class Connection:
         data = frame(message)
         if self._log is not None:
             _write_log(self._log, self._port, ">", data[HEADER.size :])
-        deadline = monotonic() + self._timeout_s
-        while data:
-            try:
-                data = data[self._socket.send(data) :]
-            except BlockingIOError:
-                self._wait_to_send(deadline)
-            except ConnectionError:
-                self._closed("a message")
+        sent = self._send_some(data)
+        if sent < len(data):
+            self._send_rest(data[sent:])
 
     def receive(self, kind: type[Reply]) -> Reply:
         """Return the answer to what was sent; raise GameError if none comes or it is another one."""
@@ -177,6 +172,21 @@ class Connection:
         self._failed = str(error)
         raise error
 
+    def _send_some(self, data: bytes) -> int:
+        """Return how many bytes the system took; usually all."""
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+        except ConnectionError:
+            self._closed("a message")
+
+    def _send_rest(self, data: bytes) -> None:
+        deadline = monotonic() + self._timeout_s
+        while data:
+            self._wait_to_send(deadline)
+            data = data[self._send_some(data) :]
+
     def _read(self, asked: str) -> bytes:
         """Return the next message, without its header; all of it usually comes at once."""
         deadline = monotonic() + self._timeout_s
@@ -184,6 +194,9 @@ class Connection:
         while len(data) < HEADER.size:
             data += self._receive_some(deadline, asked)
         end = HEADER.size + payload_size(data)
+        if len(data) == end:
+            self._unread = b""
+            return data[HEADER.size :]
         if len(data) < end:
             data = self._read_rest(data, end, deadline, asked)
         self._unread = data[end:]

@@ -62,7 +62,10 @@ class GodotEnv:
         self.possible_agents = name_agents(info)
         seen_codes = [observation_code(each, options.observation_bound) for each in info.observations()]
         codes = [action_code(each, flat=options.actions == "flat") for each in info.actions()]
-        self._readers, self._action_codes = [code.read for code in seen_codes], self._by_agent(codes)
+        self._readers = [code.read for code in seen_codes]
+        self._action_codes = [
+            (agent, code.encode, code.neutral) for agent, code in zip(self.possible_agents, codes, strict=True)
+        ]
         self.observation_spaces = self._by_agent(code.space for code in seen_codes)
         self.action_spaces = self._by_agent(code.space for code in codes)
         if options.actions == "flat":
@@ -100,8 +103,8 @@ class GodotEnv:
             raise ValueError(f"Actions for {sorted(actions)}, but {sorted(self._last)} must act.")
         sent: list[dict[str, object]] = []
         try:
-            for agent, code in self._action_codes.items():
-                sent.append(code.encode(actions[agent]) if agent in actions else code.neutral)
+            for agent, encode, neutral in self._action_codes:
+                sent.append(encode(actions[agent]) if agent in actions else neutral)
         except NotFiniteActionError as error:
             agent = self.possible_agents[len(sent)]
             raise NotFiniteActionError(
@@ -146,14 +149,15 @@ class GodotEnv:
     def _turn(self, reply: StepReply) -> Turn:
         agents = self.possible_agents
         observations, infos = self._observations(reply.obs), self._infos(reply.info)
-        if not len(agents) == len(reply.reward) == len(reply.done) == len(reply.truncated or agents):
-            self._check_count("rewards", len(reply.reward))
-            self._check_count("done", len(reply.done))
+        rewarded, ended = reply.reward, reply.done
+        if not len(agents) == len(rewarded) == len(ended) == len(reply.truncated or agents):
+            self._check_count("rewards", len(rewarded))
+            self._check_count("done", len(ended))
             self._check_count("truncated", len(reply.truncated or agents))
-        if not any(reply.done) and len(self._last) == len(agents):
-            self._last = self._by_agent(observations)
-            rewards, told = self._by_agent(reply.reward), self._by_agent(infos)
-            return Turn(self._last, _NONE, rewards, self._alive, self._alive, _NONE, told)
+        if not any(ended) and len(self._last) == len(agents):
+            self._last, alive = self._by_agent(observations), self._alive
+            rewards, told = self._by_agent(rewarded), self._by_agent(infos)
+            return Turn(self._last, _NONE, rewards, alive, alive, _NONE, told)
         rewards, terminated, truncated, now, finals, told = {}, {}, {}, {}, {}, {}
         for number, agent in enumerate(agents):
             if agent not in self._last:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -191,11 +191,14 @@ def _separate(parts: ActionParts) -> tuple[Space[object], Encode]:
         for key, part in parts.items()
     }
 
+    def numbers(action: Action) -> list[float]:
+        row: list[float] = np.asarray(action).tolist()
+        if not isfinite(sum(row)):
+            raise _not_finite(row)
+        return _clamped(row)
+
     def encode(action: Action) -> dict[str, object]:
-        return {
-            key: int(action[key]) if _chooses(part) else _clamped(_finite(np.asarray(action[key]).tolist()))
-            for key, part in parts.items()
-        }
+        return {key: int(action[key]) if _chooses(part) else numbers(action[key]) for key, part in parts.items()}
 
     return spaces.Dict(inner), encode
 
@@ -211,24 +214,23 @@ def _flat(parts: ActionParts) -> tuple[Space[object], Encode]:
     blocks = list(zip(keys, choices, map(slice, bounds[:-1], bounds[1:]), strict=True))
 
     def encode(action: Action) -> dict[str, object]:
-        row = _finite(np.asarray(action).tolist())
+        row = np.asarray(action).tolist()
+        if not isfinite(sum(row)):
+            raise _not_finite(row)
+        inside = min(row) >= -1.0 and max(row) <= 1.0
         sent: dict[str, object] = {}
         for key, chooses, where in blocks:
             part = row[where]
-            sent[key] = part.index(max(part)) if chooses else _clamped(part)
+            sent[key] = part.index(max(part)) if chooses else part if inside else _clamped(part)
         return sent
 
     return spaces.Box(-1, 1, (bounds[-1],), np.float32), encode
 
 
-def _finite(numbers: list[float]) -> list[float]:
-    """Return the numbers; JSON has neither NaN nor infinity, and the game would read null."""
-    if not math.isfinite(sum(numbers)):
-        raise NotFiniteActionError(f"is not finite: {str(numbers)[:80]}")
-    return numbers
+def _not_finite(numbers: list[float]) -> NotFiniteActionError:
+    """Return the refusal of an action: JSON has neither NaN nor infinity, and the game would read null."""
+    return NotFiniteActionError(f"is not finite: {str(numbers)[:80]}")
 
 
 def _clamped(numbers: list[float]) -> list[float]:
-    if min(numbers) >= -1.0 and max(numbers) <= 1.0:
-        return numbers
     return [min(max(number, -1.0), 1.0) for number in numbers]

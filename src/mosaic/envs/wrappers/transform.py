@@ -73,10 +73,15 @@ def close_all(envs: Sequence[Env]) -> None:
         for env in envs:
             stack.callback(env.close)
         for env in envs:
-            while isinstance(env, Transform):
-                env = env.env
-            if isinstance(env, EndsAhead):
-                env.begin_end()
+            begin_end(env)
+
+
+def begin_end(env: Env) -> None:
+    """Ask an env that ends elsewhere to end, also below wrappers; `close` then only waits for it."""
+    while isinstance(env, Transform):
+        env = env.env
+    if isinstance(env, EndsAhead):
+        env.begin_end()
 
 
 @dataclass(frozen=True, slots=True)

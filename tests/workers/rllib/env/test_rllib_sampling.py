@@ -1,10 +1,17 @@
 """Counters and stops of env runners: in the driver's process through memory, elsewhere through Ray's store."""
 
 import json
+from functools import partial
 
 import pytest
+from gymnasium.wrappers import OrderEnforcing
+from ray.rllib.env.vector.sync_vector_multi_agent_env import SyncVectorMultiAgentEnv
 
+from mosaic.envs.wrappers.limits import TimeLimit
+from mosaic.testing.toys import Fading
 from mosaic.workers.rllib.env import sampling
+from mosaic.workers.rllib.env.encoding import EncodedView
+from mosaic.workers.rllib.env.env import LearnersEnv
 from mosaic.workers.rllib.env.sampling import IterationLimit, RunnerCounters, SamplingView, StepLimit
 
 SESSION = "run#1"
@@ -86,3 +93,41 @@ def test_the_drivers_own_runner_needs_no_request(store):
     assert not StepLimit(10, SESSION) > 4
     assert not IterationLimit(10, SESSION)
     assert f"{SESSION}/stop".encode() in store.values, "for runners in other processes"
+
+
+def test_envs_of_a_runner_that_end_elsewhere_are_asked_before_the_first_is_waited_for():
+    """Also below the wrappers of RLlib and of Mosaic; RLlib itself closes one env after the other."""
+    told = []
+
+    class Game(Fading):
+        def begin_end(self):
+            told.append("asked")
+
+        def close(self):
+            told.append("closed")
+
+    class Runner:
+        """What `Stoppable` needs of RLlib's runners."""
+
+        def __init__(self):
+            envs = [TimeLimit(Game(), 9) for _ in range(3)]
+            learners = [LearnersEnv(EncodedView(env, env.possible_agents, {})) for env in envs]
+            self.env = SyncVectorMultiAgentEnv([partial(OrderEnforcing, env) for env in learners])
+
+        def stop(self):
+            self.env.close()
+
+    sampling.stoppable(Runner)().stop()
+    assert told == ["asked"] * 3 + ["closed"] * 3
+
+
+def test_a_runner_without_envs_stops():
+    class Runner:
+        env, stopped = None, False
+
+        def stop(self):
+            self.stopped = True
+
+    runner = sampling.stoppable(Runner)()
+    runner.stop()
+    assert runner.stopped

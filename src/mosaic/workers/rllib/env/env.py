@@ -17,6 +17,7 @@ from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Observation
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
+from mosaic.envs.wrappers.transform import begin_end
 from mosaic.workers.rllib.config.setup import EnvSettings
 from mosaic.workers.rllib.env.encoding import PICTURE_SIZE, EncodedView, LearnerStep, is_taken_as_is
 
@@ -37,6 +38,10 @@ class _View:
     def number_next(self, episode: int) -> None:
         """Set the number of the episode that begins with the next reset."""
         self.view.told.number = episode
+
+    def begin_end(self) -> None:
+        """Ask an env that ends elsewhere to end, without waiting for it; `close` does."""
+        begin_end(self.view.env)
 
 
 class LearnersEnv(_View, MultiAgentEnv):

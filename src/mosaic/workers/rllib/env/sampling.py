@@ -22,6 +22,7 @@ from ray.experimental.internal_kv import (
     internal_kv_get_gcs_client,
 )
 
+from mosaic.envs.env import EndsAhead
 from mosaic.workers.rllib.config.setup import SESSION
 from mosaic.workers.rllib.reporting.episodes import EpisodeRecord, Sampled
 
@@ -33,7 +34,8 @@ else:
     _AnyRunner = object
 
 NAMESPACE = b"mosaic-sampling"
-_EVERY_S = 0.25  # between two requests of one process
+_ASK_EVERY_S = 0.25  # for a stop, within a rollout
+_PUBLISH_EVERY_S = 1.0  # reports within an iteration come every other second
 _KEPT = 100  # episodes of a runner that the driver can read
 
 
@@ -85,7 +87,7 @@ class _Session:
         self.is_drivers = False  # then a request for a stop is made in this process
         self.told: dict[str, Counted] = {}  # of a runner in the driver's process
         self.stop_requested = False
-        self.asked_at_s = -_EVERY_S
+        self.asked_at_s = -_ASK_EVERY_S
         self.iteration_ends = False
 
 
@@ -93,7 +95,8 @@ _sessions: dict[str, _Session] = {}
 
 
 def _state(session: str) -> _Session:
-    return _sessions.setdefault(session, _Session())
+    found = _sessions.get(session)
+    return _sessions.setdefault(session, _Session()) if found is None else found
 
 
 def begin_iteration(session: str) -> None:
@@ -107,13 +110,18 @@ def end_iteration(session: str) -> None:
     _state(session).iteration_ends = True
 
 
+def begin_rollout(session: str) -> None:
+    """Begin a rollout in this process: the driver, which has just asked for it, had not requested a stop."""
+    _state(session).asked_at_s = monotonic()
+
+
 def stop_requested(session: str) -> bool:
     """Return whether the driver requested a stop; cheap enough to be called at every step."""
     state = _state(session)
     if state.is_drivers:
         return state.stop_requested
     now_s = monotonic()
-    if not state.stop_requested and now_s - state.asked_at_s >= _EVERY_S and _internal_kv_initialized():  # type: ignore[no-untyped-call]
+    if not state.stop_requested and now_s - state.asked_at_s >= _ASK_EVERY_S and _internal_kv_initialized():  # type: ignore[no-untyped-call]
         state.asked_at_s = now_s
         state.stop_requested = bool(_internal_kv_exists(_stop_key(session), namespace=NAMESPACE))
     return state.stop_requested
@@ -150,7 +158,7 @@ class RunnerCounters:
     def step(self) -> None:
         """Count the step of one env."""
         self.env_steps += 1
-        if self._clock() - self._published_at_s >= _EVERY_S:
+        if self._clock() - self._published_at_s >= _PUBLISH_EVERY_S:
             self.publish()
 
     def end_episode(self, record: EpisodeRecord) -> None:
@@ -216,12 +224,21 @@ def _read(session: str) -> dict[str, Counted]:
 
 
 class Stoppable(_AnyRunner):
-    """Mixin that makes env runners end their rollout when a stop is requested."""
+    """Mixin that makes env runners end their rollout when a stop is requested, and their envs at the same time."""
 
     def _sample(self, *, num_timesteps: int | None = None, num_episodes: int | None = None, **how: Any) -> Any:
         session = str(self.config.env_config[SESSION])
+        begin_rollout(session)
         steps, episodes = (None if n is None else StepLimit(n, session) for n in (num_timesteps, num_episodes))
         return super()._sample(num_timesteps=steps, num_episodes=episodes, **how)  # type: ignore[misc]
+
+    def stop(self) -> None:
+        """Ask every env to end before the first is waited for: RLlib closes one after the other."""
+        runner: Any = self
+        for env in () if runner.env is None else getattr(runner.env.unwrapped, "envs", ()):
+            if isinstance(env.unwrapped, EndsAhead):
+                env.unwrapped.begin_end()
+        super().stop()  # type: ignore[no-untyped-call]
 
 
 def stoppable(own: type[EnvRunner]) -> type[EnvRunner]:

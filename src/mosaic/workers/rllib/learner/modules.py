@@ -114,16 +114,12 @@ class _OwnPart(_AnyModule):
     """Mixin that passes an RLModule's network its own part of {"observation", "action_mask", "state"}."""
 
     def __init__(self, *, observation_space: Space[object], **also: object) -> None:
-        self._shown = observation_space
+        self._shown, self._in_parts = observation_space, isinstance(observation_space, spaces.Dict)
         super().__init__(observation_space=own_part(observation_space), **also)
 
     def setup(self) -> None:
         super().setup()  # type: ignore[no-untyped-call]
         self.observation_space = self._shown  # copies of the module are created from it
-
-    @property
-    def _in_parts(self) -> bool:
-        return isinstance(self._shown, spaces.Dict)
 
     def _own(self, batch: Batch) -> Batch:
         return {**batch, Columns.OBS: batch[Columns.OBS][OBSERVATION]} if self._in_parts else batch
