@@ -53,8 +53,8 @@ def refusal(data: Any, overrides: tuple[str, ...] = ()) -> str:
         (
             {"resources": {"num_env_runners": 0}},
             (
-                "'resources.num_env_runners' cannot be 0: it should be at least 1. With the worker rllib, --set "
-                "training.params.num_env_runners=0 lets the learner's own process step the envs."
+                "'resources.num_env_runners' cannot be 0: --num-env-runners should be at least 1. With the "
+                "worker rllib, --set training.params.num_env_runners=0 lets the learner's own process step the envs."
             ),
         ),
         ({"training": {"total_timesteps": -5}}, "'training.total_timesteps' cannot be -5: it should be at least 1."),

@@ -316,8 +316,8 @@ class ResourcesConfig(Section):
     def _at_least_one(cls, number: object) -> object:
         if number in (0, "0"):
             raise ValueError(
-                "it should be at least 1. With the worker rllib, --set training.params.num_env_runners=0 lets the "
-                "learner's own process step the envs"
+                "--num-env-runners should be at least 1. With the worker rllib, --set "
+                "training.params.num_env_runners=0 lets the learner's own process step the envs"
             )
         return number
 
