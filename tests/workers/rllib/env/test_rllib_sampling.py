@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from gymnasium.wrappers import OrderEnforcing
@@ -9,6 +10,7 @@ from ray.rllib.env.vector.sync_vector_multi_agent_env import SyncVectorMultiAgen
 
 from mosaic.envs.wrappers.limits import TimeLimit
 from mosaic.testing.toys import Fading
+from mosaic.workers.rllib.config.setup import SESSION as SETUP_SESSION
 from mosaic.workers.rllib.env import sampling
 from mosaic.workers.rllib.env.encoding import EncodedView
 from mosaic.workers.rllib.env.env import LearnersEnv
@@ -131,3 +133,27 @@ def test_a_runner_without_envs_stops():
     runner = sampling.stoppable(Runner)()
     runner.stop()
     assert runner.stopped
+
+
+def test_a_rollout_asks_for_a_stop_only_if_it_takes_long(store, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(sampling, "monotonic", lambda: now[0])
+    store.values[f"{SESSION}/stop".encode()] = b"1"
+
+    class Runner:
+        """What `Stoppable` needs of RLlib's runners."""
+
+        config = SimpleNamespace(env_config={SETUP_SESSION: SESSION})
+
+        def _sample(self, num_timesteps, num_episodes):
+            for count in range(1, 10):
+                if not num_timesteps > count:
+                    return count
+                now[0] += self.step_s
+            return 10
+
+    runner = sampling.stoppable(Runner)()
+    runner.step_s = 0.02
+    assert (runner._sample(num_timesteps=10), store.requests) == (10, 0)
+    runner.step_s = 0.1
+    assert (runner._sample(num_timesteps=10), store.requests) == (4, 1)
