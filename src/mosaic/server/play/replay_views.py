@@ -109,7 +109,8 @@ def open_replay(matches: Matches, asked: ReplayAsked) -> Replay:
 
 
 def replay_row(replay: Replay) -> ReplayRow:
-    episode, difference, board = replay.episode, replay.difference, replay.board
+    episode, difference, game = replay.episode, replay.difference, replay.game
+    board = game.board
     return ReplayRow(
         replay_id=replay.id,
         env=replay.environment.id,
@@ -125,8 +126,8 @@ def replay_row(replay: Replay) -> ReplayRow:
         returns=episode.returns,
         tables=replay.has_tables,
         moves=list(replay.moves),
-        sides=dict(replay.sides),
-        board_moves=[_move_row(move) for move in list(replay.board_moves)],
+        sides=dict(game.sides),
+        board_moves=[_move_row(move) for move in list(game.moves)],
         layout=None if board is None or not board.cells else layout_json(board),
         rewards=[dict(rewards) for rewards in episode.rewards],
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import Episode
@@ -31,14 +32,21 @@ class _StoppedError(Exception):
     """Signal that the rest is not wanted."""
 
 
+@dataclass
+class BoardGame:
+    """Board of a replay, as far as it has been played."""
+
+    board: Board | None = None  # in the last position that was reached
+    sides: dict[AgentID, str] = field(default_factory=dict)  # of a board for two
+    moves: list[Move] = field(default_factory=list)  # on a board for two
+
+
 class Replay:
     def __init__(self, replay_id: str, environment: EnvironmentConfig, episode: Episode) -> None:
         self.id, self.environment, self.episode = replay_id, environment, episode
         self.every = max(1, math.ceil((episode.env_steps + 1) / MOST_PICTURES))
         self.moves: list[str] = []  # one text per step
-        self.board_moves: list[Move] = []  # of a board with two sides
-        self.sides: dict[AgentID, str] = {}  # of that board
-        self.board: Board | None = None  # in the last position that was reached
+        self.game = BoardGame()
         self.error = ""
         self.difference: Difference | None = None
         self.done = False
@@ -130,10 +138,10 @@ class Replay:
                     raise _StoppedError
                 if step:
                     self.moves.append(_text_of(moves))
-                self.board = board
+                self.game.board = board
                 if board is not None and len(board.sides) == len(env.possible_agents) == 2:
-                    self.sides = dict(zip(env.possible_agents, board.sides, strict=True))
-                    self.board_moves += moves
+                    self.game.sides = dict(zip(env.possible_agents, board.sides, strict=True))
+                    self.game.moves += moves
                 if drawn:
                     self._pictures.append(picture)
                 if tables:
