@@ -238,7 +238,7 @@ class Stoppable(_AnyRunner):
         for env in () if runner.env is None else getattr(runner.env.unwrapped, "envs", ()):
             if isinstance(env.unwrapped, EndsAhead):
                 env.unwrapped.begin_end()
-        super().stop()  # type: ignore[no-untyped-call]
+        super().stop()
 
 
 def stoppable(own: type[EnvRunner]) -> type[EnvRunner]:
