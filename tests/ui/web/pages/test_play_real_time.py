@@ -103,3 +103,17 @@ def test_a_game_without_pictures_is_played_by_what_is_observed(tab: Tab, server:
         expect(observed).not_to_have_text(before)
     keep_picture(page, f"no-picture-{pace}")
     tab.check()
+
+
+def test_a_paused_picture_comes_back_with_its_graphics_context(phone: Tab, server: WebServer) -> None:
+    """A phone takes the context of a page in the background away; a paused game sends no new picture."""
+    match_id = open_match(server, LONG_GAME, {"*": "human"}, ready_screen=True, rate_hz=5)
+    page = phone.open(as_owner(match_id))
+    canvas = page.locator('canvas[data-step="0"]')
+    canvas.wait_for()
+    drawn = canvas.evaluate("canvas => canvas.toDataURL()")
+    canvas.evaluate("canvas => canvas.getContext('2d').reset()")
+    assert canvas.evaluate("canvas => canvas.toDataURL()") != drawn
+    canvas.dispatch_event("contextrestored")
+    assert canvas.evaluate("canvas => canvas.toDataURL()") == drawn
+    phone.check()

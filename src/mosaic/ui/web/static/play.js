@@ -57,7 +57,7 @@ export default {
     <div v-else class="p-board" :class="{many: onPicture.length > 60, points: s.layout?.points, observed: !s.pictures}" :style="{'--ratio': ratio, '--less': less}" ref="board">
       <pre v-if="!s.pictures" class="p-observed" tabindex="0" aria-label="What you observe" @click="resume">{{ s.text || "Nothing is shown to spectators of this game before it is over." }}</pre>
       <template v-else>
-      <canvas ref="canvas" tabindex="0" role="img" :class="{steered: mouse && s.axes}" :aria-label="'Picture of ' + title + ', step ' + s.step" @click="click" @pointermove="point" @pointerdown="point" @pointerup="lift" @pointercancel="lift"></canvas>
+      <canvas ref="canvas" tabindex="0" role="img" :class="{steered: mouse && s.axes}" :aria-label="'Picture of ' + title + ', step ' + s.step" @click="click" @pointermove="point" @pointerdown="point" @pointerup="lift" @pointercancel="lift" @contextrestored="paint"></canvas>
       <template v-if="s.layout">
         <span v-for="c in names" class="p-coord" :class="c.edge" :style="place(c)" aria-hidden="true">{{ c.text }}</span>
         <span v-for="rect in s.last" class="p-last" :class="{placed: s.last.length === 1}" :style="place({rect})"></span>
@@ -183,6 +183,7 @@ export default {
       if (this.s?.real_time && this.s.phase === "playing" && !this.s.paused && !this.s.ready && this.me.length) { this.away = true; this.send("pause", { on: true }); }
     };
     this.source = document.createElement("canvas"); // the picture as the server sends it
+    this.source.getContext("2d", { willReadFrequently: true }); // in memory: a phone may take a graphics context away
     this.onDrag = (event) => this.move(event);
     this.onDrop = (event) => this.drop(event);
     this.ticks = setInterval(() => (this.now = performance.now()), 100);
