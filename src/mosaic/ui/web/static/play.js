@@ -76,6 +76,7 @@ export default {
       <button v-if="s.ready && me.length && s.phase === 'playing'" type="button" class="p-ready" @click="send('ready')"><b v-if="s.ready.starts_in_s !== null" class="count">{{ Math.max(1, Math.ceil(countdown)) }}</b>
         <template v-else-if="s.ready.mine"><b>Ready</b><span>Waiting for {{ s.ready.people - s.ready.ready }} more.</span></template>
         <template v-else><b>{{ touch ? "Tap" : "Press a key or click" }} to start</b><span>You play {{ me.map((a) => a.agent).join(" and ") }}<template v-if="s.ready.people > 1"> · {{ s.ready.ready }} of {{ s.ready.people }} ready</template></span>
+          <span v-if="touch && s.axes">Steer with a finger on the picture.</span>
           <span class="p-legend"><span v-for="g in grouped.slice(0, 8)"><kbd v-for="k in g.names">{{ k }}</kbd>{{ g.label }}</span></span></template></button>
       <div v-else-if="s.paused && s.phase === 'playing'" class="p-paused">Paused{{ away ? (touch ? ": tap to resume" : ": press a key or click to resume") : "" }}</div>
     </div>
