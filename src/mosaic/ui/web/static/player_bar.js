@@ -8,7 +8,7 @@ export const PlayerBar = {
     <div class="p-agent" :class="{turn: a.acting && !s.real_time, mine: a.mine}" :data-agent="a.agent">
       <i v-if="a.side !== a.agent" class="p-side" :class="a.side.toLowerCase()" aria-hidden="true">{{ a.side.length === 1 ? a.side : "" }}</i>
       <span class="p-who"><b><span class="clip" :title="who">{{ who }}</span><span v-if="a.side !== a.agent" class="muted"> · {{ a.side }}</span></b><span class="faint small">{{ a.agent }}{{ s.agents.length > 1 || s.step ? " · return " + number(a.return) : "" }}{{ captured === undefined ? "" : " · captured " + captured }}</span></span>
-      <span v-if="status || left !== undefined || a.may_assign" class="end"><span class="small" :class="a.acting ? 'p-turn' : 'muted'">{{ status }}</span>
+      <span v-if="status || left !== undefined || a.may_assign" class="end"><span v-if="status" class="small" :class="a.acting ? 'p-turn' : 'muted'">{{ status }}</span>
         <span v-if="left !== undefined" class="p-clock" :class="{low: left < 10, on: s.clocks.running.includes(a.agent)}" role="timer" :aria-label="'Time of ' + a.side">{{ clock }}</span>
         <template v-if="a.may_assign"><select :aria-label="'Policy of ' + a.agent" :value="a.policy" @change="assign"><option v-for="p in offered" :value="p">{{ p === "human" ? "a person" : labels[p] ?? p }}</option><option value="?">another policy…</option></select>
         <button type="button" class="m-btn small" @click="$emit('send', 'assign', {agent: a.agent, policy: a.human ? null : 'human'})"><i v-html="a.human ? icons.user : icons.hand"></i>{{ a.human ? "Hand back" : "Take over" }}</button></template></span></div>`,
