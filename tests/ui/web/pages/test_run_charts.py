@@ -131,11 +131,10 @@ CHECKPOINTS = """() => {
 
 @pytest.mark.slow
 def test_checkpoints_are_marks_on_the_axis(tab: Tab, server: WebServer) -> None:
-    training = {"worker": "tabular", "total_timesteps": 6000}
     config = {
         "environment": {"env_id": "gym/FrozenLake-v1"},
-        "training": training,
-        "checkpoint": {"every_steps": 2000, "keep_last": 5},
+        "training": {"worker": "tabular", "total_timesteps": 40_000},
+        "checkpoint": {"every_steps": 10_000, "keep_last": 5},
     }
     run = trained_here(server.home, config)
     saved = server.api.get(f"/runs/{run.id}").json()["checkpoints"]

@@ -178,7 +178,7 @@ def test_a_run_is_renamed_and_deleted_on_its_page(tab: Tab, server: WebServer) -
     page.get_by_role("menuitem", name="Name, tags and note").click()
     page.get_by_label("Name", exact=True).fill("zeta")
     page.get_by_label("Note", exact=True).fill("kept for the curve")
-    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator(".m-crumb")).to_contain_text("zeta")
     expect(page.locator(".r-note")).to_contain_text("kept for the curve")
     page.get_by_label("More actions on this run").click()
