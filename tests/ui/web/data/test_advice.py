@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mosaic.ui.web.data.advice import advice_in, places_in
+from mosaic.ui.web.data.advice import advice_in, places_in, without_advice
 from mosaic.ui.web.data.draft import Draft, next_name, suggest_name
 
 
@@ -26,6 +26,15 @@ def test_a_proposed_setting_is_set_where_it_belongs() -> None:
         advice.apply(draft)
     assert draft.sections["resources"] == {"num_gpus": 1}
     assert draft.params == {"memory": "lstm"}
+
+
+def test_what_a_button_does_is_not_said_too() -> None:
+    draft = Draft(worker="native", algorithm="ppo", paradigm="self_play")
+    error = "In self-play two agents learn, but here only a does. Add --policies parameter_sharing."
+    found = advice_in(error, draft)
+    assert without_advice(error, found) == "In self-play two agents learn, but here only a does."
+    assert without_advice(error, []) == error
+    assert without_advice("Type: --policies independent", advice_in("Type: --policies independent", draft)) != ""
 
 
 def test_a_message_without_advice_offers_nothing() -> None:

@@ -50,7 +50,9 @@ def test_advice_is_followed_by_pressing_a_button(tab: Tab) -> None:
     expect(page.locator(".m-cmd code").first).to_contain_text("--policies self_play")  # the rows were drawn again
     page.get_by_role("combobox", name="Policy of player_1").click()
     page.get_by_role("option", name="minimax").first.click()
-    expect(page.locator(".t-problem").first).to_contain_text("parameter_sharing")
+    expect(page.locator(".t-problem").first).to_have_text(
+        "In self-play at least two agents learn, but here only player_0 does."
+    )
     expect(start).to_be_disabled()
     keep_picture(page, "train-advice")
     page.get_by_role("button", name="Use parameter sharing").click()

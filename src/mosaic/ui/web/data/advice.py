@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from mosaic.config.sections import PolicyConfiguration
@@ -58,6 +59,18 @@ def advice_in(error: str, draft: Draft) -> list[ProposedChange]:
         if possible and advice.value not in (draft.worker, draft.algorithm, draft.paradigm):
             found[advice] = None
     return list(found)
+
+
+def without_advice(error: str, found: Sequence[ProposedChange]) -> str:
+    """Return an error message without the sentences that a button for each of these changes replaces."""
+    offered = {(advice.subject, advice.value) for advice in found}
+    sentences = re.split(r"(?<=\.) (?=[A-Z])", error)
+    kept = []
+    for sentence in sentences:
+        typed = {(subject, value.rstrip(".")) for subject, value in _ADVICE.findall(sentence)}
+        if not typed or not typed <= offered:
+            kept.append(sentence)
+    return " ".join(kept) or error
 
 
 def places_in(error: str) -> list[tuple[str, str]]:

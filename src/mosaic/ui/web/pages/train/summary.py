@@ -17,7 +17,7 @@ from mosaic.ui.web.api import ask
 from mosaic.ui.web.components.icons import icon
 from mosaic.ui.web.components.theme import env_title
 from mosaic.ui.web.components.widgets import box, button, command, complain, enable, panel, picture, raw, select
-from mosaic.ui.web.data.advice import ProposedChange, advice_in
+from mosaic.ui.web.data.advice import ProposedChange, advice_in, without_advice
 from mosaic.ui.web.data.draft import Checked, Draft, group_documents, suggest_name, train_command, workers
 from mosaic.ui.web.data.env_info import EnvLook
 from mosaic.ui.web.data.facts import Facts
@@ -49,7 +49,7 @@ class SummaryPanel:
     ) -> None:
         self._facts, self._draft, self._problems, self._events = facts, draft, problems, events
         self._stale, self._loaded = True, False
-        with panel("Ready to start"):
+        with panel("Start"):
             self._cover = raw("", "t-cover")
             self._fields = RunFields(draft, events.method, events.change)
             self._plan = raw("", "m-kv", "dl")
@@ -101,11 +101,12 @@ class SummaryPanel:
 
     def _show(self, checked: Checked, pace: SpeedEstimate | None) -> None:
         enable(self._start, checked.config is not None)
-        words = f"{icon('alert', 'warn')}<span>{escape(checked.error)}</span>" if checked.error else ""
-        self._problem.set_content(words)
+        offered = advice_in(checked.error, self._draft)
+        said = escape(without_advice(checked.error, offered))
+        self._problem.set_content(f"{icon('alert', 'warn')}<span>{said}</span>" if said else "")
         self._advice.clear()
         with self._advice:
-            for advice in advice_in(checked.error, self._draft):
+            for advice in offered:
                 button(advice.label, partial(self._events.advice, advice), glyph="check", kind="small")
         self._events.checked(checked)
         self._plan.set_content(plan_html(checked.config, pace, self._draft.seeds) if checked.config else "")
