@@ -73,7 +73,8 @@ class UnreadableRuns:
         advice = "Restore the files from a copy, or delete the folder."
         set_html(
             self._line,
-            f"<details><summary>{said} not in this list.</summary><ul>{reasons}</ul><p>{advice}</p></details>",
+            f'<details><summary>{said} not in this list. <span class="m-link">Why?</span></summary>'
+            f"<ul>{reasons}</ul><p>{advice}</p></details>",
         )
         self._line.set_visibility(bool(unreadable))
 
