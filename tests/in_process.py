@@ -21,7 +21,7 @@ from unittest.mock import patch
 from mosaic.config.field_types import MOST_STEPS
 from mosaic.core.system import boot_id
 from mosaic.runs.exporting import process
-from mosaic.runs.launch import start_attempt
+from mosaic.runs.launch import RunAliveError, start_attempt
 from mosaic.runs.lifecycle import Life, RecordEnd, WorkerExited, WorkerFailed, WorkerReturned, WorkerStarted, advance
 from mosaic.runs.processes import look
 from mosaic.runs.run import Run
@@ -30,6 +30,7 @@ from mosaic.runs.trainer import Asked, Trainer
 from mosaic.runs.worker_process import enter
 from mosaic.store.archives.trust import VARIABLE
 from mosaic.store.index.index import Index
+from mosaic.store.lock import RunLock
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
 from mosaic.store.state import ProcessRecord, RunState, State
@@ -40,9 +41,17 @@ _FEW_STEPS = 4000
 
 def attempt_here(folder: RunFolder, attempt: int, *, trust: bool = False, inherited: tuple[int, ...] = ()) -> None:
     """Run one attempt to its end, as `start_attempt` and the run's processes do together."""
+    with RunLock(folder) as lock:  # without it, other processes take the run for lost and end its processes: this one
+        if not lock.try_acquire():
+            raise RunAliveError(f"The run {folder.run_id} is held by another process.")
+        _attempt(folder, attempt, trust=trust)
+
+
+def _attempt(folder: RunFolder, attempt: int, *, trust: bool) -> None:
     row = look(os.getpid())
     assert row is not None
-    me = ProcessRecord(pid=row.pid, start_time=row.start_time, boot=boot_id())
+    # Of an earlier life of this pid: a supervisor that continues the run would end this process with what was left.
+    me = ProcessRecord(pid=row.pid, start_time=row.start_time - 1, boot=boot_id())
     state_file = StateFile(folder)
     state_file.begin(attempt, me)
     state_file.note_worker(me)
