@@ -139,6 +139,33 @@ def test_a_function_that_cannot_be_compiled_keeps_no_other_process_waiting(tmp_p
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def test_what_only_compiled_code_calls_is_kept_without_machine_code(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled, "cache_folder", lambda: tmp_path)
+
+    @njit(cache=True)
+    def total(numbers):
+        if numbers.shape[0] == 0:
+            raise ValueError("there are no numbers")
+        return numbers.sum()
+
+    @njit(cache=True)
+    def twice(numbers):
+        return 2 * total(numbers)
+
+    def with_machine_code():
+        return {path.name.split("-")[0] for path in tmp_path.rglob("*.nbc") if b"\x7fELF" in path.read_bytes()}
+
+    assert twice(np.arange(3.0)) == 6
+    assert not total.signatures
+    assert len(list(tmp_path.rglob("*.nbc"))) == 2
+    (only,) = with_machine_code()
+    assert only.endswith("twice")
+    with pytest.raises(ValueError, match="there are no numbers"):
+        twice(np.zeros(0))
+    assert total(np.arange(3.0)) == 3
+    assert {name.rpartition(".")[2] for name in with_machine_code()} == {"twice", "total"}
+
+
 def test_pointers_are_cached_there_too_and_can_be_called_by_compiled_code(tmp_path, monkeypatch):
     monkeypatch.setattr(compiled, "cache_folder", lambda: tmp_path)
     setting = numba.config.CACHE_DIR

@@ -36,6 +36,7 @@ from numba.experimental import function_type  # noqa: F401 (registers cfuncs as 
 from numba.extending import intrinsic
 from platformdirs import user_cache_path
 
+from mosaic.core import inner_code
 from mosaic.core.compile_time import timer
 
 Compiled: TypeAlias = Any  # function in machine code: takes every type that numba can compile, not only the annotated
@@ -158,11 +159,22 @@ class ReadyCodeCache(FunctionCache):
             _turn.give_back(self)
 
 
+class InnerCacheImpl(SourceCacheImpl):
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        return f"inner-{super().get_filename_base(fullname, abiflags)}"  # type: ignore[no-untyped-call]
+
+
+class InnerCodeCache(ReadyCodeCache):
+    """Cache of the forms of functions that only compiled code calls."""
+
+    _impl_class = InnerCacheImpl
+
+
 class ReadyCFunc(_callbacks.CFunc):  # type: ignore[misc]
     """`cfunc` with such a cache."""
 
     def compile(self) -> None:
-        with self._cache.compiling_once():
+        with inner_code.level(inner=False), self._cache.compiling_once():
             super().compile()
 
     def _compile_uncached(self) -> _Untyped:
@@ -170,13 +182,30 @@ class ReadyCFunc(_callbacks.CFunc):  # type: ignore[misc]
             return super()._compile_uncached()
 
 
-def ready_dispatcher(dispatcher: Compiled) -> Compiled:
-    """Give a function that numba has decorated this cache, before its first call."""
-    cache = dispatcher._cache = _cache_of(dispatcher.py_func)
-    compile_or_load = dispatcher.compile
+def ready_dispatcher(function: Callable[..., object], options: dict[str, object]) -> Compiled:
+    """Decorate a function with numba and this cache; compiled code calls a form of it that Python cannot call.
+
+    To be called from Python, a function needs code that turns each of its arguments into machine values: for the tuples
+    of arrays that our loops hand on, that is most of the code and of the time to compile it.
+    """
+    dispatcher = _with_cache(_numba.njit(**options)(function), _cache_of(function))
+
+    @cache
+    def inner() -> Compiled:
+        with _own_cache():
+            return _with_cache(_numba.njit(**options, **inner_code.OPTIONS)(function), _inner_cache_of(function))
+
+    dispatcher.get_call_template = lambda args, kws: inner().get_call_template(args, kws)
+    dispatcher.get_overload = lambda signature: inner().get_overload(signature)
+    return dispatcher
+
+
+def _with_cache(dispatcher: Compiled, own: ReadyCodeCache) -> Compiled:
+    dispatcher._cache = own
+    compile_or_load, inner = dispatcher.compile, isinstance(own, InnerCodeCache)
 
     def compile_once(signature: _Untyped) -> _Untyped:
-        with cache.compiling_once():
+        with inner_code.level(inner=inner), own.compiling_once():
             return compile_or_load(signature)
 
     dispatcher.compile = compile_once
@@ -195,6 +224,10 @@ def _cache_of(function: Callable[..., object]) -> ReadyCodeCache:
     return ReadyCodeCache(function)  # type: ignore[no-untyped-call]
 
 
+def _inner_cache_of(function: Callable[..., object]) -> InnerCodeCache:
+    return InnerCodeCache(function)  # type: ignore[no-untyped-call]
+
+
 SOURCES = Path(__file__).resolve().parent.parent
 USED = "# compiled code uses this file"
 _MARKS = b"from mosaic.core.numba_cache import", USED.encode()
@@ -207,7 +240,7 @@ def njit(*signature: object, **options: object) -> Callable[[Callable[..., objec
         with _own_cache():
             if signature or not options.get("cache"):
                 return _numba.njit(*signature, **options)(function)
-            return ready_dispatcher(_numba.njit(**_without_cache(options))(function))
+            return ready_dispatcher(function, _without_cache(options))
 
     return compiled
 
