@@ -133,6 +133,10 @@ def test_what_a_policy_would_play_is_drawn_on_the_board(tab: Tab, server: WebSer
     shares = page.locator(".p-share").all_inner_texts()
     assert len(shares) == 9
     assert all(text.endswith("%") for text in shares)
+    server.api.post(f"/matches/{match_id}/moves", json={"move": "cell 9"}).raise_for_status()
+    wait_for_step(page, 2)
+    free = sorted(page.locator(".p-spot kbd").all_inner_texts())
+    assert page.locator(".p-keypanel kbd").all_inner_texts()[:2] == [free[0], free[-1]]
     tab.check()
 
 

@@ -164,7 +164,7 @@ export default {
       }
       return [...rows.values()];
     },
-    typed() { return this.s.real_time ? [] : this.s.spots.filter((t) => t.key); },
+    typed() { return this.s.real_time ? [] : this.s.spots.filter((t) => t.key).sort((a, b) => a.key.localeCompare(b.key)); },
     line() {
       const s = this.s;
       if (s.phase !== "playing" || s.paused) return "";
