@@ -29,7 +29,7 @@ class ScoredGroup(NamedTuple):
     config: Mapping[str, Json]
     scores: Sequence[float]
     measure: str = "return"  # what the scores are values of
-    named: bool = True  # whether the label is a name that a user gave
+    named: bool = True  # whether the label is a name and not an id
 
 
 class SeveralGroupsError(InputError):
