@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from html import escape
 from typing import NamedTuple, TypeAlias, cast
 from urllib.parse import quote
@@ -14,15 +15,7 @@ from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import ENDED, LIVE, State
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.run_actions import ActionableRun, RunMenu, UnreadableRuns, add_tags, delete, set_hidden
-from mosaic.ui.web.components.theme import (
-    ago,
-    clipped,
-    env_title,
-    method,
-    spark,
-    spark_kind,
-    title,
-)
+from mosaic.ui.web.components.theme import ago, clipped, env_title, method, spark, spark_kind, title
 from mosaic.ui.web.components.widgets import (
     Segmented,
     box,
@@ -90,6 +83,15 @@ class _Found(NamedTuple):
         ]
 
 
+@dataclass
+class _DrawnTable:
+    """Parts of the table that are updated in place."""
+
+    order: list[tuple[str, ...]] | None = None  # None: it must be drawn
+    rows: dict[str, _Row] = field(default_factory=dict)  # by run id
+    heads: dict[str, ui.html] = field(default_factory=dict)  # of groups, by key
+
+
 def page(frame: PageLayout, address: PageArguments) -> None:
     """Show all runs, or those that the address asks for."""
     frame.title("Runs")
@@ -100,9 +102,7 @@ class _RunsPage:
     def __init__(self, facts: Facts, view: RunListView) -> None:
         self._facts, self._view = facts, view
         self._shown = _PAGE
-        self._rows: dict[str, _Row] = {}
-        self._heads: dict[str, ui.html] = {}  # of groups, by key
-        self._order: list[tuple[str, ...]] | None = None  # None: nothing is drawn yet
+        self._drawn = _DrawnTable()
         self._tags_drawn: tuple[str, list[str]] = ("", [])
         self._projects_drawn: list[str] | None = None
         self._comparison: Comparison | None = None
@@ -154,7 +154,7 @@ class _RunsPage:
 
     async def _sort(self, column: Column) -> None:
         self._view.flip(column)
-        self._order = None  # the head shows the direction
+        self._drawn.order = None  # the head shows the direction
         await self._changed()
 
     async def _changed(self) -> None:
@@ -194,20 +194,19 @@ class _RunsPage:
             self._draw_tags(found.tags)
         if found.projects != self._projects_drawn:
             self._draw_projects(found.projects)
-        if found.order != self._order:
+        if found.order != self._drawn.order:
             self._draw(found)
             return
         now = time.time()
         for group in found.groups:
             if group.title:
-                set_html(self._heads[group.key], _group_head(group))
+                set_html(self._drawn.heads[group.key], _group_head(group))
         for row in found.shown:
-            self._rows[row.run_id].update(row, self._facts, now)
+            self._drawn.rows[row.run_id].update(row, self._facts, now)
 
     def _draw(self, found: _Found) -> None:
         self._table.clear()
-        self._rows.clear()
-        self._order = found.order
+        self._drawn = _DrawnTable(found.order)
         now = time.time()
         with self._table:
             with box("m-table u-table", "table"):
@@ -215,10 +214,12 @@ class _RunsPage:
                 with box("", "tbody"):
                     for group in found.groups:
                         if group.title:
-                            self._heads[group.key] = raw(_group_head(group), "u-group", "tr")
+                            self._drawn.heads[group.key] = raw(_group_head(group), "u-group", "tr")
                         for row in group.rows:
                             ticked = row.run_id in self._view.ticked
-                            self._rows[row.run_id] = _Row(row, self._facts, now, ticked, self._tick, self._open_menu)
+                            self._drawn.rows[row.run_id] = _Row(
+                                row, self._facts, now, ticked, self._tick, self._open_menu
+                            )
             if not found.shown:
                 empty(
                     'No run matches. Clear the filter, or <a class="m-link" href="/train">start one</a>.'
@@ -281,7 +282,7 @@ class _RunsPage:
 
     async def _clear(self) -> None:
         self._view.ticked.clear()
-        self._order = None
+        self._drawn.order = None
         self._draw_selection()
         await self._changed()
 
