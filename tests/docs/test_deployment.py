@@ -23,6 +23,7 @@ def read(name):
 
 
 def ray_schema():
+    pytest.importorskip("ray")
     return json.loads(Path(find_spec("ray").origin).with_name("autoscaler").joinpath("ray-schema.json").read_text())
 
 

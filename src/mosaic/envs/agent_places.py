@@ -58,8 +58,10 @@ def _pistonball(raw: Any) -> dict[AgentID, Place]:
 def _cooperative_pong(raw: Any) -> dict[AgentID, Place]:
     game = raw.env if hasattr(raw, "env") else raw
     game = getattr(game, "unwrapped", game)
-    size = game.s_width, game.s_height
-    return {"paddle_0": _inside(game.p0.rect, *size), "paddle_1": _inside(game.p1.rect, *size)}
+    paddles = {"paddle_0": game.p0, "paddle_1": game.p1}
+    # Since PettingZoo 1.26 a paddle consists of several rectangles, the largest first.
+    rects = {agent: paddle.rects[0] if hasattr(paddle, "rects") else paddle.rect for agent, paddle in paddles.items()}
+    return {agent: _inside(rect, game.s_width, game.s_height) for agent, rect in rects.items()}
 
 
 def _particles(raw: Any) -> dict[AgentID, Place]:
