@@ -26,6 +26,7 @@ LAKE = {
 @pytest.fixture
 def lake(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A run; exports of it are queued and not started."""
+    pytest.importorskip("torch")  # it traces them
     monkeypatch.setattr(jobs, "start_attempt", lambda *_, **__: None)
     return trained_here(home, LAKE).id
 
