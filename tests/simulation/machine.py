@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 from unittest.mock import patch
 
-from mosaic.core.notices import notices_to
+from mosaic.core.errors import notices_to
 from mosaic.runs import monitoring as chores
 from mosaic.runs import resume as recovery
 from mosaic.runs import state_file, supervision, supervisor

@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("greenlet")
 
-from mosaic.core.notices import notify
+from mosaic.core.errors import notify
 from tests.simulation.kernel import BrokenInvariantError
 from tests.simulation.machine import machine
 from tests.simulation.planted import PLANTED

@@ -1,9 +1,14 @@
-"""Errors with messages that name the request, the nearest match, the known names and what to type."""
+"""Errors with messages that name the request, the nearest match, the known names and what to type; notices.
+
+A notice is for the user, from code that does not know what runs it: it goes to standard error, or into a run's events.
+"""
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, ClassVar
@@ -172,3 +177,26 @@ def suggestion(complaint: ErrorDetails) -> str:
         return ""
     expected: str = complaint["ctx"]["expected"]  # "'aec', 'parallel' or 'gym'"
     return did_you_mean(asked, expected.split("'")[1::2])
+
+
+def _print(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+_show: Callable[[str], None] = _print
+
+
+def notify(message: str) -> None:
+    """Show a notice, such as what the user has to do before the program can continue."""
+    _show(message)
+
+
+@contextmanager
+def notices_to(show: Callable[[str], None]) -> Iterator[None]:
+    """Pass all notices of this process to a function, in this block."""
+    global _show
+    before, _show = _show, show
+    try:
+        yield
+    finally:
+        _show = before

@@ -2,6 +2,8 @@
 
 numba optimises a function together with all that it calls, and then writes machine code for it, at every level of the
 calls. A function that Python never calls needs the first alone: its callers link its bitcode.
+
+This changes what numba does inside, so it is done in the tested versions only; others compile as numba does.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
+import numba
 from numba.core import codegen, cpu, environment
 
 # compiled code uses this file
 
 _Untyped: TypeAlias = Any  # object of numba's or LLVM's compiler, neither of which is typed
 
+TESTED = numba.__version__.startswith("0.68.")
 OPTIONS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # of numba's `njit`: there is no way in from Python
 _CALLABLE = "_ZN7cpython", "cfunc."  # starts of the names of functions that Python and C call
 _ENVIRONMENT = "_ZN08NumbaEnv"
@@ -82,4 +86,5 @@ def _no_machine_code() -> None:
     _context.get_executable, _generator.set_env = executable, set_known_env
 
 
-_no_machine_code()
+if TESTED:
+    _no_machine_code()

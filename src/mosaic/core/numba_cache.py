@@ -189,6 +189,8 @@ def ready_dispatcher(function: Callable[..., object], options: dict[str, object]
     of arrays that our loops hand on, that is most of the code and of the time to compile it.
     """
     dispatcher = _with_cache(_numba.njit(**options)(function), _cache_of(function))
+    if not inner_code.TESTED:
+        return dispatcher
 
     @cache
     def inner() -> Compiled:

@@ -147,7 +147,7 @@ def alert(writer: EventWriter, message: str) -> None:
 def _train(worker: Worker, context: WorkerContext, writer: EventWriter, progress: ProgressReporter) -> None:
     """Train between a first and a last event, whose times `mosaic train` reports."""
     from mosaic.core.compile_time import timer, working_time
-    from mosaic.core.notices import notices_to
+    from mosaic.core.errors import notices_to
     from mosaic.workers.heartbeat import StoppedAtStartError
 
     begun, compiled_s = working_time(), timer.seconds()

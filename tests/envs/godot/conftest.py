@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mosaic.core.notices import notices_to
+from mosaic.core.errors import notices_to
 from mosaic.envs.catalog import make_env
 from mosaic.envs.godot import editor
 from tests.envs.godot.fake_game import FakeGame

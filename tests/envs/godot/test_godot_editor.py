@@ -10,8 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from mosaic.core.errors import InputError
-from mosaic.core.notices import notices_to
+from mosaic.core.errors import InputError, notices_to
 from mosaic.envs.catalog import make_env
 from mosaic.envs.contract.check import check_env
 from mosaic.envs.godot.messages import GameError

@@ -4,8 +4,7 @@ import pytest
 
 import mosaic
 from mosaic.config.run import RunConfig
-from mosaic.core.errors import InputError
-from mosaic.core.notices import notices_to
+from mosaic.core.errors import InputError, notices_to
 from mosaic.core.proc import started_at
 from mosaic.learners.agent_roles import read_mapping
 from mosaic.runs.train import RunFailedError

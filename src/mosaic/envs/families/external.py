@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from mosaic.config.sections import EnvironmentConfig
-from mosaic.core.errors import InputError
+from mosaic.core.errors import InputError, notify
 from mosaic.core.ids import AgentID
-from mosaic.core.notices import notify
 from mosaic.core.plugins import load_plugin
 from mosaic.core.reference import Options
 from mosaic.core.turn import Action, Turn

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from mosaic.core.errors import InputError
-from mosaic.core.notices import notify
+from mosaic.core.errors import InputError, notify
 from mosaic.envs.godot.connection import Connection, accept, listen
 from mosaic.envs.godot.game import RUN, Game, greet
 from mosaic.envs.godot.messages import GameError, GameInfo, Reply, StepReply

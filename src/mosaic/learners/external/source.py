@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import perf_counter
 
-from mosaic.core.notices import notify
+from mosaic.core.errors import notify
 from mosaic.learners.external.episodes import ExternalEpisodes, Taken
 from mosaic.learners.external.port import ActionRequest, Ended, Event, LearnerPort, Logged, Lost
 from mosaic.learners.rollout.arrays import WINDOW, EpisodeTally

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from mosaic.core.errors import InputError, nearest, unknown
+from mosaic.core.errors import InputError, nearest, notify, unknown
 from mosaic.core.ids import AgentID, PolicyID
-from mosaic.core.notices import notify
 from mosaic.core.reference import split_reference
 from mosaic.runners.steps import Steps, flatten
 from mosaic.runners.trajectories import Trajectory

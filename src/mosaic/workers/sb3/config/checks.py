@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gymnasium.spaces import Box, Space
 
 from mosaic.config.run import RunConfig
-from mosaic.core.errors import InputError
-from mosaic.core.notices import notify
+from mosaic.core.errors import InputError, notify
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.shared_env import has_illegal_actions
 from mosaic.envs.vector.encoding import picture_layout
