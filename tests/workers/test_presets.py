@@ -31,6 +31,14 @@ def test_one_preset_for_each_env_and_algorithm():
     assert len(set(names)) == len(names) >= 7
 
 
+@pytest.mark.parametrize("robot", ["HalfCheetah", "Hopper", "InvertedPendulum", "InvertedDoublePendulum", "Reacher"])
+def test_robots_have_presets_that_normalise(robot):
+    preset = find_preset(f"gym/{robot}-v5", "native", "ppo")
+    assert preset is not None
+    assert preset.params["normalize_observations"]
+    assert preset.params["normalize_rewards"]
+
+
 def test_what_is_said_counts_more_than_a_preset():
     preset = find_preset("gym/CartPole-v1", "native", "ppo")
     assert preset is not None
