@@ -57,6 +57,7 @@ def test_a_token_is_not_among_the_browsers_arguments(monkeypatch: pytest.MonkeyP
 
 
 def test_a_window_without_a_display_says_what_to_type(mosaic, no_display: None) -> None:
+    pytest.importorskip("webview")
     answer = mosaic("serve", "--window")
     assert answer.code == 2
     assert "neither DISPLAY nor WAYLAND_DISPLAY is set" in " ".join(answer.err.split())
