@@ -103,7 +103,7 @@ def prepare(text: str) -> None:
     if "checkpoint_000004" in text:  # in a process of its own: after Ray without a token, Ray with one does not start
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         command = [sys.executable, "-c", f"from {__name__} import write_rllib_checkpoints as w; w()"]
-        subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=True)
+        subprocess.run(command, env={**os.environ, "PYTHONPATH": path, "RAY_ADDRESS": "local"}, check=True)
 
 
 def _write_zips() -> None:
