@@ -102,9 +102,9 @@ def test_what_a_move_needs_is_compiled_when_the_policy_is_loaded(monkeypatch):
 
 def test_time_instead_of_simulations():
     assert is_reproducible("search:run:small")
-    assert not is_reproducible("search:run:small,time_ms=5")
+    assert not is_reproducible("search:run:small,time_ms=200")
     env = make_env(TICTACTOE)
-    policy = load_policy("search:run:small,time_ms=5", env.spec)
+    policy = load_policy("search:run:small,time_ms=200", env.spec)
     assert policy.explain(env.reset(seed=0))["player_1"].visits.sum() > 0
     env.close()
 
