@@ -31,7 +31,9 @@ def test_one_preset_for_each_env_and_algorithm():
     assert len(set(names)) == len(names) >= 7
 
 
-@pytest.mark.parametrize("robot", ["HalfCheetah", "Hopper", "InvertedPendulum", "InvertedDoublePendulum", "Reacher"])
+@pytest.mark.parametrize(
+    "robot", ["HalfCheetah", "Hopper", "InvertedPendulum", "InvertedDoublePendulum", "Reacher", "Walker2d"]
+)
 def test_robots_have_presets_that_normalise(robot):
     preset = find_preset(f"gym/{robot}-v5", "native", "ppo")
     assert preset is not None
