@@ -95,6 +95,7 @@ class _DrawnTable:
 def page(frame: PageLayout, address: PageArguments) -> None:
     """Show all runs, or those that the address asks for."""
     frame.title("Runs")
+    frame.facts.forget_rows()  # the address may select runs that were just created
     _RunsPage(frame.facts, RunListView.of(address.query_parameters)).build()
 
 
