@@ -85,13 +85,13 @@ def test_cartpole_reaches_475(seed):
         ("gym/Acrobot-v1", -85.0, 0, None),
         ("gym/Acrobot-v1", -85.0, 1, None),
         ("gym/Acrobot-v1", -85.0, 2, None),
-        pytest.param("gym/Pendulum-v1", -200.0, 0, -200.0, marks=pytest.mark.chosen),
+        pytest.param("gym/Pendulum-v1", -200.0, 0, -170.0, marks=pytest.mark.chosen),
         ("gym/Pendulum-v1", -200.0, 1, None),
         ("gym/Pendulum-v1", -200.0, 2, None),
     ],
 )
 def test_classic_control_reaches_its_gate(env_id, gate, seed, until):
-    """With the whole preset; the chosen one stops once its mean return is at the gate, after a tenth of the time."""
+    """With the whole preset; the chosen one stops once its mean return is well above the gate."""
     assembled = trained(env_id, seed, until)
     with closing(assembled.learner):
         assert greedy_return(assembled, env_id, episodes=100) >= gate

@@ -116,7 +116,7 @@ def test_goals_are_the_compiled_engines():
 def test_bytes_teach_exactly_what_floats_teach(layout, monkeypatch):
     packed = trained({**spots(layout), "num_envs": 2}, EYE, 600)
     real = dqn_assembly.DqnLearner
-    monkeypatch.setattr(dqn_assembly, "DqnLearner", lambda *given: real(*given[:-3], None, *given[-2:]))
+    monkeypatch.setattr(dqn_assembly, "DqnLearner", lambda *given: real(*given[:-2], None, given[-1]))
     plain = trained({**spots(layout), "num_envs": 2}, EYE, 600)
     assert "torch engine" in packed.said
     ours, theirs = packed.learner.engine.ring, plain.learner.engine.ring

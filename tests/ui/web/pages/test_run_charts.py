@@ -104,6 +104,28 @@ def test_chosen_charts_are_shown_for_every_run_of_the_env(tab: Tab, phone: Tab, 
 
 
 @pytest.mark.slow
+def test_chosen_charts_are_shown_for_every_run_of_the_project(tab: Tab, server: WebServer) -> None:
+    training = {"worker": "tabular", "total_timesteps": 4000}
+    config = {"environment": {"env_id": "gym/FrozenLake-v1"}, "training": training}
+    other_env = {"environment": {"env_id": "gym/CliffWalking-v1"}, "training": training}
+    inside, alone = ({**config, "project": "charts"}, config)
+    first, second, outside = (
+        trained_here(server.home, asked).id for asked in (inside, {**other_env, "project": "charts"}, alone)
+    )
+    page = tab.open(f"/runs/{first}")
+    titles = page.locator(".r-charts .t")
+    expect(titles.nth(1)).to_be_visible()
+    usual = titles.all_inner_texts()
+    choose(page, usual[:1])
+    expect(titles).to_have_text(usual[:1])
+    page = tab.open(f"/runs/{second}")  # another env
+    expect(page.locator(".r-charts .t")).to_have_text(usual[:1])
+    page = tab.open(f"/runs/{outside}")  # the same env
+    expect(page.locator(".r-charts .t")).to_have_text(usual)
+    tab.check()
+
+
+@pytest.mark.slow
 def test_single_points_are_a_table(tab: Tab, server: WebServer) -> None:
     run_id = server.submit(toy(1, name="one-point"))
     Trainer(server.home).run(run_id).wait(60)
