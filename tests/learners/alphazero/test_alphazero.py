@@ -145,6 +145,13 @@ def test_batches_hold_every_image_of_a_position():
     assert (batch.value == 0.5).all()
 
 
+def resume(learner, earlier):
+    """Put a learner where another one is."""
+    done, before = earlier.progress(), learner.before
+    before.env_steps, before.agent_steps, before.episodes = done.env_steps, done.agent_steps, done.episodes
+    learner.load_training_state([earlier.weights(0)], earlier.training_state())
+
+
 @pytest.mark.parametrize(("threads", "env_id"), [(1, TICTACTOE), (2, TICTACTOE), (1, CONNECT_FOUR)])
 def test_a_resumed_run_is_bit_identical(threads, env_id):
     """Connect four has features; its network is saved as one that reads observations."""
@@ -155,13 +162,7 @@ def test_a_resumed_run_is_bit_identical(threads, env_id):
     for _ in range(9):
         first.iterate()
     second = assembled(**options).learner
-    done = first.progress()
-    second.before.env_steps, second.before.agent_steps, second.before.episodes = (
-        done.env_steps,
-        done.agent_steps,
-        done.episodes,
-    )
-    second.load_training_state([first.weights(0)], first.training_state())
+    resume(second, first)
     for _ in range(11):
         second.iterate()
     assert (second.weights(0) == whole.weights(0)).all()
@@ -169,10 +170,47 @@ def test_a_resumed_run_is_bit_identical(threads, env_id):
     mine, theirs = second.training_state(), whole.training_state()
     assert mine.keys() == theirs.keys()
     for key in mine:
-        if not key.endswith("counts"):
-            assert (mine[key] == theirs[key]).all(), key
+        assert (mine[key] == theirs[key]).all(), key
     for learner in (whole, first, second):
         learner.close()
+
+
+@pytest.mark.parametrize(("saved", "resumed"), [(1, 3), (3, 1), (2, 3)])
+def test_a_run_resumes_with_another_number_of_threads(saved, resumed):
+    first, second = (assembled(options={"threads": threads}).learner for threads in (saved, resumed))
+    for _ in range(9):
+        first.iterate()
+    resume(second, first)
+    for name in ("kept", "length", "obs", "rng"):
+        mine, theirs = (
+            np.concatenate([getattr(table.games, name) for table in learner._tables]) for learner in (second, first)
+        )
+        assert (mine == theirs).all()
+    before = second.env_steps
+    second.iterate()
+    assert second.env_steps > before
+    for learner in (first, second):
+        learner.close()
+
+
+def test_several_threads_play_with_the_weights_that_the_last_iteration_left(monkeypatch):
+    learner = assembled(options={"threads": 2}).learner
+    seen, play = [], learner._play
+
+    def spy(table):
+        play(table)
+        seen.append(table.net)
+
+    monkeypatch.setattr(learner, "_play", spy)
+    left = learner.weights(0)
+    for _ in range(20):
+        seen.clear()
+        learner.iterate()
+        assert len(seen) == 4
+        assert (learner._playing == left).all()
+        left = learner.weights(0)
+    assert (learner._playing != left).any(), "no update was made"
+    learner.close()
 
 
 def test_features_can_be_left_out_and_are_not_mixed_up():

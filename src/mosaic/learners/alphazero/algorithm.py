@@ -1,7 +1,9 @@
 """AlphaZero: play games against itself by search, keep positions in a replay buffer, and learn from them.
 
 Search improves on the network's moves, the network learns the improved moves and how the games ended, and so makes the
-next search better. An iteration plays a few moves in every game and takes as many updates as `reuse` asks for.
+next search better. An iteration plays a few moves in every game and takes as many updates as `reuse` asks for. With
+several threads it does both at once: games are played with the weights that the last iteration left, and updates learn
+from the positions that it stored.
 """
 
 from __future__ import annotations
@@ -69,10 +71,11 @@ from mosaic.policies.search.simulations import halving_schedule
 from mosaic.policies.search.tree import Evaluator, Leaves, Tree, make_evaluator, make_leaves, make_rules, make_tree
 
 MOVES = 4  # of every game in an iteration
+PARTS = 2  # of the games for each of several threads: one of them learns first and plays fewer
 
 
 class GamePart(NamedTuple):
-    """Games of one thread, as parts of the vector env's arrays, with their trees."""
+    """Games that are played by one thread at a time, as parts of the vector env's arrays, with their trees."""
 
     data: KernelData
     arrays: VectorArrays
@@ -140,17 +143,20 @@ class AlphaZeroLearner:
             begin=vector.kernel.begin.address,
         )
         self._rules = make_rules(vector.kernel, features)
+        self._pool = ThreadPoolExecutor(options.threads) if options.threads > 1 else None
+        # Updates change the weights while other threads play.
+        self._playing = self._fit.optimiser.weights if self._pool is None else self._fit.optimiser.weights.copy()
         vector.reset(child_seed(seed, "envs"))
         self._tables = self._make_tables(architecture, seed, dtype)
         self._losses: dict[str, float] = {}
         self._times = Stopwatch()
-        self._pool = ThreadPoolExecutor(options.threads) if options.threads > 1 else None
 
     def _make_tables(self, architecture: Architecture, seed: int, dtype: type[np.generic]) -> tuple[GamePart, ...]:
         shape, kernel, nodes = self.vector.shape, self.vector.kernel, self._options.simulations + 1
         width, actions = architecture.observation, architecture.head.width
         rng = random_streams(child_seed(seed, "games"), shape.envs)
-        bounds = np.linspace(0, shape.envs, self._options.threads + 1).astype(int).tolist()
+        parts = 1 if self._pool is None else min(shape.envs, PARTS * self._options.threads)
+        bounds = np.linspace(0, shape.envs, parts + 1).astype(int).tolist()
         made = []
         for first, end in pairwise(bounds):
             count, whole = end - first, self.vector.data
@@ -165,7 +171,7 @@ class AlphaZeroLearner:
                 make_positions(count * (PLIES + MOVES), width, actions, dtype),
                 make_tree(kernel, count, nodes),
                 leaves,
-                make_evaluator(architecture, self._fit.optimiser.weights, count),
+                make_evaluator(architecture, self._playing, count),
                 make_tally(kernel.shape(count), 1, 0),
             )
             begin_games(self._rules, data, rows, games, leaves.act, self._settings)
@@ -185,20 +191,28 @@ class AlphaZeroLearner:
         """Do nothing: an iteration takes a fraction of a second and is not interrupted."""
 
     def iterate(self) -> None:
-        begun = perf_counter()
-        run = map if self._pool is None else self._pool.map
-        list(run(self._play, self._tables))
-        played = perf_counter()
-        new = sum(int(store(self._fit.buffer, table.done)) for table in self._tables)
-        stats = np.zeros(STATS)
-        if int(self._fit.buffer.at[1]) >= min(self._options.learning_starts, self._options.buffer_size):
-            due = self._fit.due
-            due += new * self._options.reuse / self._options.batch_size
-            updates = int(due[0])
-            due -= updates
-            self._learn(updates, stats)
+        begun, stats = perf_counter(), np.zeros(STATS)
+        if self._pool is None:
+            for table in self._tables:
+                self._play(table)
+            played = perf_counter()
+            self._store()
+            self._learn(self.learning_rate, stats)
+        else:
+            self._playing[:] = self._fit.optimiser.weights
+            learning = self._pool.submit(self._learn, self.learning_rate, stats)  # the longest part: first
+            list(self._pool.map(self._play, self._tables))
+            played = perf_counter()
+            learning.result()
+            self._store()
         self._times.add(0.0, played - begun, perf_counter() - played)
         self._losses = self._explain(stats)
+
+    def _store(self) -> None:
+        """Move finished positions into the buffer, and count the updates that they make due."""
+        new = sum(int(store(self._fit.buffer, table.done)) for table in self._tables)
+        if int(self._fit.buffer.at[1]) >= min(self._options.learning_starts, self._options.buffer_size):
+            self._fit.due[:] += new * self._options.reuse / self._options.batch_size
 
     def _play(self, table: GamePart) -> None:
         play_moves(
@@ -216,11 +230,15 @@ class AlphaZeroLearner:
             MOVES,
         )
 
-    def _learn(self, updates: int, stats: NDArray[np.float64]) -> None:
+    def _learn(self, rate: float, stats: NDArray[np.float64]) -> None:
+        """Take the updates that are due."""
+        due = self._fit.due
+        updates = int(due[0])
+        due -= updates
         learn(
             *self._fit[:-1],
             updates,
-            self.learning_rate,
+            rate,
             self._options.vf_coef,
             self._options.max_grad_norm,
             stats,
@@ -317,10 +335,13 @@ class AlphaZeroLearner:
             array[:used] = state[_key("buffer", key)]
         self._fit.buffer.at[:] = state[_key("buffer", "at")]
         self._fit.dice[:], self._fit.due[:] = state[_key("learner", "dice")], state[_key("learner", "due")]
-        for number, table in enumerate(self._tables):
-            for key, moving in _moving(table):
-                moving[:] = state[_key(str(number), key)]
-            table.games.counts[:] = 0  # earlier attempts' steps are in `before`
+        saved = [number for number in range(self.vector.shape.envs) if _key(str(number), "games.kept") in state]
+        moving = [dict(_moving(table)) for table in self._tables]
+        for key in moving[0]:  # saved parts may be others: their number depends on the threads
+            whole = np.concatenate([state[_key(str(number), key)] for number in saved])
+            ends = np.cumsum([len(arrays[key]) for arrays in moving])
+            for arrays, games in zip(moving, np.split(whole, ends[:-1]), strict=True):
+                arrays[key][:] = games
 
     def take_infos(self) -> PolicyInfos:
         return []  # compiled envs have none
@@ -349,10 +370,12 @@ def images_of(vector: CompiledVector, features: Features | None) -> Images:
 
 
 def _moving(table: GamePart) -> list[tuple[str, NDArray[np.generic]]]:
-    """Return the arrays of running games that change from move to move."""
+    """Return the arrays of running games that change from move to move, a row for each game or agent."""
     shown = [(f"env.{name}", getattr(table.arrays, name)) for name in ("obs", "mask", "who")]
     states = [(f"env.{name}", getattr(table.data, name)) for name in ("state", "ints", "rng")]
-    return shown + states + [(f"games.{name}", array) for name, array in table.games._asdict().items()]
+    games = table.games._asdict()
+    games.pop("counts")  # a resumed learner counts from 0: earlier steps are in `before`
+    return shown + states + [(f"games.{name}", array) for name, array in games.items()]
 
 
 def _key(part: str, name: str) -> str:

@@ -57,8 +57,8 @@ class AlphaZeroOptions(_Learning):
     result_weight: float = Field(
         0.5, ge=0, le=1, description="Weight of the game's result in value targets; the rest is the search's value."
     )
-    threads: Annotated[int, SHAPES_CHECKPOINTS, BASIC] = Field(
-        1, ge=1, le=256, description="Threads that play; each plays an equal part of the games."
+    threads: Annotated[int, BASIC] = Field(
+        1, ge=1, le=256, description="Threads that play; with several, one of them learns meanwhile."
     )
 
     @model_validator(mode="after")
