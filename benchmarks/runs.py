@@ -1,12 +1,13 @@
 """Cost of runs: a report, storing events with a reader attached, a chart of a million events, a start, a long list.
 
-    python benchmarks/runs.py
+    python benchmarks/runs.py [ROW …]
 
 Each function prints a figure, its limit and their ratio (below 1 is within the limit), and returns the figure.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -172,13 +173,27 @@ def _seconds(call: Callable[[], None]) -> float:
     return perf_counter() - start
 
 
+ROWS: dict[str, Callable[[Path], object]] = {
+    "report": report_cost,
+    "events": stored_per_second,
+    "chart": chart_query,
+    "start": start_of_a_run,
+    "list": list_of_runs,
+}
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"{', '.join(ROWS)}; none: all")
+    chosen = parser.parse_args().rows
+    unknown = [name for name in chosen if name not in ROWS]
+    if unknown:
+        parser.error(f"there is no row {', '.join(unknown)}. Rows: {', '.join(ROWS)}")
     with tempfile.TemporaryDirectory() as folder:
-        report_cost(Path(folder))
-        stored_per_second(Path(folder))
-        chart_query(Path(folder))
-        start_of_a_run(Path(folder) / "starts")
-        list_of_runs(Path(folder) / "list")
+        for name in chosen or ROWS:
+            home = Path(folder) / name
+            home.mkdir()
+            ROWS[name](home)
 
 
 if __name__ == "__main__":

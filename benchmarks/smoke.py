@@ -8,6 +8,7 @@ than they should be, and that figures reach the report. The goals leave room for
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -91,6 +92,7 @@ def reports() -> None:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     warnings.simplefilter("ignore")  # from peers, about their own dependencies
     failed = [row.__name__ for row in (tables, ppo, runner, reports) if not run_row(row.__name__, row)]
