@@ -1,5 +1,7 @@
 """`search:run:ID` in play, evaluation and training: who can be searched with, what it tells, and what is refused."""
 
+from itertools import count
+
 import pytest
 
 import mosaic
@@ -9,7 +11,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import Explains
 from mosaic.policies.registry import is_reproducible, load_policy, parse_policy
 from mosaic.policies.search import controller
-from mosaic.policies.search.controller import SearchPolicyController
+from mosaic.policies.search.controller import CHUNK, SearchPolicyController
 from tests.in_process import trained_here
 from tests.policies.search.search_cases import TICTACTOE, network_of
 
@@ -102,10 +104,21 @@ def test_what_a_move_needs_is_compiled_when_the_policy_is_loaded(monkeypatch):
 
 def test_time_instead_of_simulations():
     assert is_reproducible("search:run:small")
-    assert not is_reproducible("search:run:small,time_ms=200")
+    assert not is_reproducible("search:run:small,time_ms=1")
     env = make_env(TICTACTOE)
-    policy = load_policy("search:run:small,time_ms=200", env.spec)
-    assert policy.explain(env.reset(seed=0))["player_1"].visits.sum() > 0
+    policy = load_policy("search:run:small,time_ms=1", env.spec)
+    assert policy.explain(env.reset(seed=0))["player_1"].visits.sum() >= CHUNK
+    env.close()
+
+
+@pytest.mark.parametrize(("time_ms", "chunks"), [(1, 1), (1000, 1), (2000, 2), (5000, 5)])
+def test_a_search_by_time_ends_when_the_time_is_over_but_not_before_a_chunk(time_ms, chunks):
+    """By this clock a second passes from look to look."""
+    env = make_env(TICTACTOE)
+    looks = count()
+    network = network_of(TICTACTOE, seed=0)
+    searcher = SearchPolicyController(env.spec, network, None, time_ms, clock=lambda: next(looks))
+    assert searcher.explain(env.reset(seed=0))["player_1"].visits.sum() == chunks * CHUNK
     env.close()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ from mosaic.policies.search.simulations import choose_edge, root_value, simulate
 from mosaic.policies.search.tree import make_evaluator, make_leaves, make_rules, make_tree, plant
 
 MAX_NODES = 1 << 20  # of a tree; a search by time ends there
-_CHUNK = 32  # simulations between two looks at the clock
+CHUNK = 32  # simulations between two looks at the clock, and the fewest of a search by time
 _NO_SCHEDULE, _NO_NOISE = np.zeros((0, 0), np.int64), np.zeros((0, 0), np.float32)
 
 
@@ -49,9 +49,16 @@ class Searcher:
     """Network, kernel and trees for a number of positions that are searched together."""
 
     def __init__(
-        self, kernel: CompiledKernel, network: ValuedNetwork, positions: int, nodes: int, exploration: float
+        self,
+        kernel: CompiledKernel,
+        network: ValuedNetwork,
+        positions: int,
+        nodes: int,
+        exploration: float,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         set_product_threads(1)
+        self._clock = clock  # in seconds
         self.roots: KernelData = make_kernel_data(kernel, positions)
         self.shown: VectorArrays = vector_arrays(kernel.shape(positions))  # observations and masks of the roots
         network, features = fast_network(network, kernel)
@@ -60,15 +67,19 @@ class Searcher:
         self._net = make_evaluator(network.architecture, network.weights, positions, network.scaling)
 
     def search(self, simulations: int | None, time_ms: int | None = None) -> list[SearchResult]:
-        """Search all roots with a number of simulations each, or for a time."""
-        end = perf_counter() + (time_ms or 0) / 1000
+        """Search all roots with a number of simulations each, or for a time but with one chunk of simulations at least.
+
+        Without a simulation the network alone would choose, on a machine that is too busy for the given time.
+        """
+        end = self._clock() + (time_ms or 0) / 1000
         plant(self._rules, self._tree, self._leaves, self._net, self.roots, self.shown)
         if simulations is not None:
             self._simulate(simulations)
         else:
-            spent = 0
-            while perf_counter() < end and (self._tree.proof[:, 0] == UNKNOWN).any() and spent < MAX_NODES - 1:
-                spent += _CHUNK
+            spent = CHUNK
+            self._simulate(spent)
+            while self._clock() < end and (self._tree.proof[:, 0] == UNKNOWN).any() and spent < MAX_NODES - 1:
+                spent += CHUNK
                 self._simulate(spent)
         return [self._result(position) for position in range(len(self.roots.rng))]
 
@@ -104,11 +115,12 @@ class SearchPolicyController:
         simulations: int | None,
         time_ms: int | None = None,
         exploration: float = 1.5,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self._kernel, self._rules = searchable_kernel(spec)
         self._agents = self._kernel.agents
         nodes = MAX_NODES if simulations is None else simulations + 1  # each adds at most one to the root
-        self._searcher = Searcher(self._kernel, network, 1, nodes, exploration)
+        self._searcher = Searcher(self._kernel, network, 1, nodes, exploration, clock)
         self._budget = simulations, time_ms
         self._rows = {agent: row_code(spec.observation_spaces[agent]) for agent in self._agents}
         self._actions = {agent: action_code(spec.action_spaces[agent]) for agent in self._agents}
