@@ -6,7 +6,6 @@ import json
 import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -24,19 +23,17 @@ from mosaic.core.errors import InputError, MosaicError, UnknownNameError
 from mosaic.core.ids import JsonObject
 from mosaic.runs.run import WaitedTooLongError
 from mosaic.server.client.address import UnreachableError, check_url, find_token
+from mosaic.server.client.pictures import RemotePictures
 from mosaic.server.client.ssh import Tunnel, open_tunnel
 from mosaic.server.machine_load import MachineLoad
 from mosaic.server.schemas import EnvRow, Events, FindingRow, Health, PolicyRow, QueuedRow, WorkerRow
-from mosaic.server.streams.shared import ENDED_CODE
 from mosaic.store.labels import LabelChange
 from mosaic.store.logs import Stream
 from mosaic.store.projects.registry import ProjectDetails, ProjectRow
 from mosaic.store.state import State
 from mosaic.store.views import CurvePoints, LiveRow, LogPart, RunDetails, RunRow, UnreadableRun
 from mosaic.telemetry.events.event import MetricEvent
-from mosaic.telemetry.frames.reader import Frame, StreamState
 from mosaic.telemetry.frames.requests import FrameRequest
-from mosaic.telemetry.pictures.message import unpack
 from mosaic.workers.resolution import ResolvedConfig
 
 T = TypeVar("T", bound=BaseModel)
@@ -49,47 +46,6 @@ RECONNECT_S = 30.0  # how long to try to reconnect a lost stream
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 _NOTHING_YET = 2**62  # a seq that no run reaches: only the end is awaited
 _ENDED, _OWN_CODES = 1000, 4000  # close codes
-_AHEAD = 2  # one picture in transit while another is drawn
-
-
-class RemotePictures:
-    """Pictures from a server. Reading never waits: what has arrived is taken, and as many more are requested."""
-
-    def __init__(self, socket: ClientConnection) -> None:
-        self._open = ExitStack()
-        self._socket = self._open.enter_context(socket)
-        self.state: StreamState = "waiting"
-        self._over = False
-        for _ in range(_AHEAD):
-            self._socket.send("next")
-
-    def newest(self) -> Frame | None:
-        frame = None
-        while not self._over:
-            try:
-                message = self._socket.recv(0)
-                assert isinstance(message, bytes)
-                arrived = unpack(message)
-                self.state = arrived.facts.state
-                if arrived.picture:
-                    frame = arrived.frame()
-                    self._socket.send("next")
-            except TimeoutError:
-                break
-            except ConnectionClosed as closed:
-                self._end(closed)
-        return frame
-
-    def close(self) -> None:
-        self._over = True
-        self._open.close()
-
-    def _end(self, closed: ConnectionClosed) -> None:
-        end = closed.rcvd
-        if end is None or end.code != ENDED_CODE:
-            raise MosaicError(f"The server sends no more pictures: {end.reason if end and end.reason else closed}.")
-        self._over = True
-        self.state = "finished" if end.reason in (State.FINISHED, State.STOPPED) else "writer died"
 
 
 class RequestParts(TypedDict, total=False):
