@@ -1,4 +1,4 @@
-"""Tables of the command line: numbers are whole at 80 columns."""
+"""Tables of the command line: numbers are whole at 80 columns, and names are shortened in their middle."""
 
 from __future__ import annotations
 
@@ -47,3 +47,23 @@ def test_numbers_in_columns_of_words_are_whole(terminal: io.StringIO) -> None:
     shown = terminal.getvalue()
     assert all(name in shown for name in names)
     assert all(value in shown for value in values)
+
+
+def test_names_are_shortened_in_their_middle_until_the_table_fits(terminal: io.StringIO) -> None:
+    rows = [[RUN, "abcdefghij", "x" * 40], [RUN, "short", "first and last"]]
+    screen.shorten(rows, ["run", "env", "name"], [("name", 30), ("env", 4), ("name", 8)])
+    assert rows == [[RUN, "abcdefghij", f"{'x' * 15}…{'x' * 15}"], [RUN, "short", "first and last"]]
+    screen.print_table("Runs", ["run", "env", "name"], rows, whole=3)
+    assert max(map(len, terminal.getvalue().splitlines())) <= 80
+
+
+def test_a_second_column_is_shortened_only_where_the_first_is_not_enough(terminal: io.StringIO) -> None:
+    rows = [["r" * 60, "abcdefghij", "first and last"]]
+    screen.shorten(rows, ["run", "env", "name"], [("name", 8), ("env", 4), ("name", 4)])
+    assert rows == [["r" * 60, "abc…ij", "firs…ast"]]
+
+
+def test_what_cannot_fit_stays_whole(terminal: io.StringIO) -> None:
+    rows = [["r" * 70, "first and last"]]
+    screen.shorten(rows, ["run", "name"], [("name", 12)])
+    assert rows == [["r" * 70, "first and last"]]

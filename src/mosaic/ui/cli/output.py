@@ -68,6 +68,31 @@ def print_table(
     out.print(table)
 
 
+def shorten(rows: Sequence[list[str]], columns: Sequence[str], least: Sequence[tuple[str, int]]) -> None:
+    """Shorten cells in their middle until a table of these rows fits the terminal.
+
+    `least` names columns that may lose letters, and how many must stay: the second loses some only where it is not
+    enough that the first has lost all it may, and so on. Where nothing helps, the cells stay as they are.
+    """
+    widths = [max([len(column), *(cell_len(row[at]) for row in rows)]) for at, column in enumerate(columns)]
+    wanted = dict(zip(columns, widths, strict=True))
+    for column, letters in least:
+        over = sum(wanted.values()) + 2 * len(columns) - out.width
+        wanted[column] -= max(0, min(over, wanted[column] - max(letters, len(column))))
+    if sum(wanted.values()) + 2 * len(columns) > out.width:
+        return
+    for row in rows:
+        row[:] = [middle_out(cell, wanted[column]) for column, cell in zip(columns, row, strict=True)]
+
+
+def middle_out(text: str, letters: int) -> str:
+    """Return a text in at most this many letters; its beginning and its end tell it from others."""
+    if len(text) <= letters:
+        return text
+    tail = (letters - 1) // 2
+    return f"{text[: letters - 1 - tail]}…{text[len(text) - tail :]}"
+
+
 def _least_width(cell: Text, unbroken: bool) -> int:
     """Return the columns a cell needs: all of its longest line, or its longest number where words may be wrapped."""
     parts = cell.plain.splitlines() if unbroken else _NUMBER.findall(cell.plain)

@@ -1,11 +1,11 @@
-"""Layers of a run's settings on the command line: what was typed, a --config file and a project's preset."""
+"""Layers of a run's settings on the command line: what was typed, a --config file, a project's preset, the defaults."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from mosaic.store.projects.project import Project
@@ -196,3 +196,37 @@ def remember_project(project: Project) -> None:
         Store().projects.register(project)
     except InputError as error:
         note(f"This project is not listed. {error}")
+
+
+class ChangedSetting(NamedTuple):
+    """Setting of a run that differs from its default; `default` is None where it has none."""
+
+    name: str
+    value: object
+    default: object
+
+
+_ELSEWHERE = {"version", "run_id", "name", "tags", "environment.family", "environment.env_id", "policy_configuration"}
+_ELSEWHERE |= {"training.worker", "training.algorithm"}  # what a run is called, and what it trains
+
+
+def changed_settings(config: Mapping[str, Any]) -> list[ChangedSetting]:
+    """Return the settings of a run that differ from the defaults of Mosaic and of the run's algorithm.
+
+    Raises InputError where the run's worker is not installed here.
+    """
+    from mosaic.config.loading import dump_run_config, parse_run_config
+    from mosaic.ui.cli.group_results import flatten
+    from mosaic.workers.registry import load_worker, options_model
+
+    environment, training = config["environment"], config["training"]
+    usual = dump_run_config(parse_run_config({"environment": {key: environment[key] for key in ("family", "env_id")}}))
+    if training["worker"] is not None:  # else nothing is resolved yet
+        options = options_model(load_worker(training["worker"]), training["algorithm"]).model_construct()
+        usual["training"]["params"] = options.model_dump(mode="json", round_trip=True)
+    defaults = dict(flatten(usual))
+    return [
+        ChangedSetting(name, value, defaults.get(name))
+        for name, value in flatten(config)
+        if name not in _ELSEWHERE and value != defaults.get(name, {})  # an empty table says nothing
+    ]

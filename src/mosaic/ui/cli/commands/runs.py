@@ -11,7 +11,7 @@ import typer
 from mosaic.ui.cli.options import JsonOption, RunArgument, ServerOption
 
 if TYPE_CHECKING:
-    from mosaic.store.views import CheckpointRow
+    from mosaic.store.views import CheckpointRow, RunDetails
 
 app = typer.Typer(help="List runs and act on them.", invoke_without_command=True, rich_markup_mode=None)
 
@@ -37,7 +37,7 @@ def list_(
 ) -> None:
     """List runs, the newest first."""
     from mosaic.ui.cli.backend import open_backend
-    from mosaic.ui.cli.output import note, out, print_json, print_table
+    from mosaic.ui.cli.output import note, out, print_json, print_table, short, shorten
     from mosaic.ui.cli.setting_layers import name_of_project
 
     with open_backend(server) as runs:
@@ -55,22 +55,33 @@ def list_(
             row.run_id,
             str(row.state),
             row.env if wide else row.env.partition("/")[2] or row.env,
-            f"{row.env_steps or 0:,}",
+            f"{row.env_steps or 0:,}" if wide else short(row.env_steps or 0),
             "–" if row.episode_reward_mean is None else f"{row.episode_reward_mean:.4g}",
             *([f"{row.worker or '–'} {row.algorithm or ''}"] if wide else []),
-            *([row.name] if named else []),
+            *([row.name or ""] if named else []),
         ]
         for row in rows
     ]
     columns = ["run", "state", "env", "steps", "reward", *(["worker"] if wide else []), *(["name"] if named else [])]
+    shorten(cells, columns, [("name", 16), ("env", 6), ("name", 8)] if named else [("env", 6)])
     print_table("1 run" if len(cells) == 1 else f"{len(cells)} runs", columns, cells, ["steps", "reward"], whole=5)
     if not cells:
         note("Start one: mosaic train ENV --worker WORKER")
 
 
 @app.command()
-def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False) -> None:
-    """Show a run: state, attempts, checkpoints, last evaluation, configuration."""
+def show(
+    run: RunArgument,
+    settings: Annotated[
+        bool,
+        typer.Option(
+            "--settings", help="Print all of its settings and nothing else: a file for `mosaic train --config`."
+        ),
+    ] = False,
+    server: ServerOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show a run: state, attempts, checkpoints, last evaluation, changed settings."""
     from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.evaluation_view import EVALUATION_COLUMNS, evaluation_rows, evaluation_title, own_metrics
     from mosaic.ui.cli.output import out, print_json, print_table
@@ -79,6 +90,9 @@ def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False
         details = runs.run(run).show()
     if json:
         print_json(details.model_dump(mode="json"))
+        return
+    if settings:
+        out.print_json(data=details.config)
         return
     last = details.last_metric or {}
     reward = last.get("episode_reward_mean")
@@ -100,7 +114,30 @@ def show(run: RunArgument, server: ServerOption = None, json: JsonOption = False
     print_table("Checkpoints", ["env steps", "", "folder"], points, ["env steps"])
     for event in details.last_evaluation:
         print_table(evaluation_title(event), EVALUATION_COLUMNS, evaluation_rows(event))
-    out.print_json(data=details.config)
+    _print_settings(details)
+
+
+def _print_settings(details: RunDetails) -> None:
+    """Print what the run trains and its settings that differ from the defaults; the rest would be a hundred lines."""
+    from mosaic.core.errors import InputError
+    from mosaic.ui.cli.output import note, out, print_table
+    from mosaic.ui.cli.setting_layers import changed_settings
+
+    environment, training = details.config["environment"], details.config["training"]
+    method = [training["worker"], training["algorithm"], details.config["policy_configuration"]]
+    out.print(f"{environment['family']}/{environment['env_id']}: {', '.join(filter(None, method))}", markup=False)
+    try:
+        changed = changed_settings(details.config)
+    except InputError as error:
+        note(f"Which of its settings differ from the defaults is not known here. {error}")
+    else:
+        rows = [[each.name, _shown(each.value), _shown(each.default)] for each in changed]
+        print_table("Settings that differ from the defaults", ["setting", "value", "default"], rows)
+    note(f"All settings: mosaic runs show {details.run_id} --settings")
+
+
+def _shown(value: object) -> str:
+    return "–" if value is None else value if isinstance(value, str) else dumps(value, ensure_ascii=False)
 
 
 @app.command()
