@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from mosaic.core.errors import InputError
 from mosaic.envs.catalog import make_env
 from mosaic.policies.mapping import PolicyMapping
-from mosaic.server.play.clicks import Choice, Spot, next_spots, press
+from mosaic.server.play.clicks import Choice, Spot, choices, next_spots, press
 from mosaic.server.play.keys import KeyBinding, KeyMap, check_bindings, held_action, key_map
 from mosaic.server.play.messages import AssignPolicy, Key, read_message
 from mosaic.server.play.pace import Pace, plays_in_real_time, rate_of
@@ -54,6 +55,19 @@ def test_the_key_pressed_last_wins_and_an_env_without_rest_answers_none() -> Non
     assert held_action(keys, keys.both, ("ArrowLeft", "ArrowRight"), ()) == 1
     assert held_action(keys, keys.both, ("ArrowRight", "ArrowLeft"), ()) == 0
     assert held_action(keys, keys.both, (), ()) is None
+
+
+def test_the_number_row_has_keys_for_ten_actions_and_later_ones_have_buttons_only() -> None:
+    env, space = make_env("gym/CartPole-v1"), spaces.Discrete(12)
+    turn = env.reset(0)
+    numbered = {"Digit1": 0, "Digit2": 1, "Digit8": 7, "Digit9": 8, "Digit0": 9}
+    found = _meaning(key_map(env, space).left)
+    assert {key: found[key] for key in numbered} == numbered
+    assert len(found) == 10
+    (agent,) = env.possible_agents
+    offered = choices(replace(env.spec, action_spaces={agent: space}), turn, agent)
+    assert "/".join(choice.spots[0].key for choice in offered) == "1/2/3/4/5/6/7/8/9/0//"
+    env.close()
 
 
 def test_boards_have_spots_and_no_keys_to_hold() -> None:

@@ -140,12 +140,17 @@ def _starts(choice: Choice, path: Path) -> bool:
     return len(choice.spots) >= len(path) and all(s.id == p for s, p in zip(choice.spots, path, strict=False))
 
 
+def number_key(place: int) -> str:
+    """Return the key of the number row for the first ten of a list, from 1 to 9 and then 0; empty for later ones."""
+    return "1234567890"[place : place + 1] if place >= 0 else ""
+
+
 def _button(action: int, name: str | None) -> Choice:
     """Return an action with a button; a card in its name is shown as on the card table."""
     label = name or f"action {action}"
     words, _, card = label.rpartition(" ")
     shown = f"{words} {playing_card(card).text}" if card in CARD_NAMES else label
-    return Choice(action, label, (Spot(str(action), shown, key=str(action + 1) if 0 <= action < 9 else ""),))
+    return Choice(action, label, (Spot(str(action), shown, key=number_key(action)),))
 
 
 def _tictactoe(turn: Turn, agent: AgentID, legal: list[int]) -> Iterator[Choice]:

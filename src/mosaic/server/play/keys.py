@@ -17,7 +17,7 @@ from mosaic.core.errors import InputError
 from mosaic.core.turn import Action
 from mosaic.envs.action_names import axis_ends, meanings_of, names_of
 from mosaic.envs.env import Env, innermost
-from mosaic.server.play.clicks import has_board
+from mosaic.server.play.clicks import has_board, number_key
 
 # Keys are named as in browsers (KeyboardEvent.code), by their position on the keyboard.
 _LEFT_HAND = {"up": "KeyW", "left": "KeyA", "down": "KeyS", "right": "KeyD", "fire": "Space"}
@@ -117,8 +117,8 @@ def _discrete(env: Env, space: spaces.Discrete[np.int64]) -> KeyMap:
     left = tuple(_bind(code, ways[way], words) for way, code in _LEFT_HAND.items() if way in ways)
     right = tuple(_bind(code, ways[way], words) for way, code in _RIGHT_HAND.items() if way in ways)
     if not left:  # no directions: use the number row
-        low, count = int(space.start), min(int(space.n), 9)
-        left = tuple(_bind(f"Digit{place + 1}", low + place, words) for place in range(count))
+        low, count = int(space.start), min(int(space.n), 10)
+        left = tuple(_bind(f"Digit{number_key(place)}", low + place, words) for place in range(count))
     return KeyMap(space, left, right, rest)
 
 

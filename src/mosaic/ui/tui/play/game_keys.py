@@ -72,9 +72,9 @@ def legend(view: MatchView, *, most: int = _MOST_LISTED) -> str:
         parts.append("arrows ⏎ choose a cell")
     elif view.listed:
         parts.append("↑ ↓ ⏎ choose an action")
-    digits = [spot.key for spot in view.spots if spot.key.isdigit()]
-    if digits and not view.keys:
-        parts.append(f"{min(digits)}-{max(digits)} choose at once" if len(digits) > 1 else f"{digits[0]} chooses")
+    digits = sorted((spot.key for spot in view.spots if spot.key.isdigit()), key=lambda key: (key == "0", key))
+    if digits and not view.keys:  # 0 is the tenth
+        parts.append(f"{digits[0]}-{digits[-1]} choose at once" if len(digits) > 1 else f"{digits[0]} chooses")
     return "  ".join([*parts, "j type a move"])
 
 

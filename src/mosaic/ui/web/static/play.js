@@ -44,7 +44,7 @@ export default {
         <button v-if="s.own_keys" type="button" class="m-link small" @click="resetKeys">Reset</button>
         <button v-if="s.keys.length" type="button" class="m-link small" :aria-pressed="editing" @click="editing = !editing; asked = null">{{ editing ? "Done" : "Edit" }}</button></span></header>
       <div class="m-body"><div class="p-keys">
-        <template v-if="typed.length && !editing && (onButtons || !s.keys.some((b) => b.keys[0].startsWith('Digit')))"><div><kbd v-if="typed.length < 5" v-for="t in typed">{{ t.key }}</kbd><template v-else><kbd>{{ typed[0].key }}</kbd> – <kbd>{{ typed.at(-1).key }}</kbd></template></div><div>{{ typed.length > 1 ? "choose a move" : typed[0].label }}</div></template>
+        <template v-if="typed.length && !editing && (onButtons || !s.keys.some((b) => b.keys[0].startsWith('Digit')))"><div><kbd v-if="typed.length < 5" v-for="t in typed">{{ t.key }}</kbd><template v-else><kbd>{{ typed[0].key }}</kbd> – <kbd>{{ typed.at(-1).key }}</kbd></template></div><div>{{ typed.length > 1 ? (beside.some((t) => !t.key) ? "choose a move; others by their buttons" : "choose a move") : typed[0].label }}</div></template>
         <template v-if="editing" v-for="(b, i) in s.keys"><div><button type="button" class="m-btn small" :class="{on: asked === i}" @click="asked = i" :aria-label="'Another key for ' + b.label">{{ asked === i ? "press a key" : keyName(b) }}</button></div>
           <div>{{ b.label }}<span v-if="b.agent" class="faint"> · {{ b.agent }}</span></div></template>
         <template v-else-if="!onButtons" v-for="g in grouped"><div><kbd v-for="k in g.names">{{ k }}</kbd></div><div>{{ g.label }}<span v-if="g.agent" class="faint"> · {{ g.agent }}</span></div></template>
@@ -164,7 +164,7 @@ export default {
       }
       return [...rows.values()];
     },
-    typed() { return this.s.real_time ? [] : this.s.spots.filter((t) => t.key).sort((a, b) => a.key.localeCompare(b.key)); },
+    typed() { return this.s.real_time ? [] : this.s.spots.filter((t) => t.key).sort((a, b) => (a.key === "0") - (b.key === "0") || a.key.localeCompare(b.key)); }, // 0 is the tenth
     line() {
       const s = this.s;
       if (s.phase !== "playing" || s.paused) return "";
