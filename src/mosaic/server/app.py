@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 
 from mosaic.config.run import RunConfig
@@ -19,7 +18,7 @@ from mosaic.server.auth.guard import Guard
 from mosaic.server.auth.programs import ProgramRule
 from mosaic.server.auth.token import ensure_token
 from mosaic.server.context import DoctorFinding, ServerContext, ServerSettings
-from mosaic.server.errors import REFUSALS, answer_errors, status_of
+from mosaic.server.errors import REFUSALS, answer_errors, document, status_of
 from mosaic.server.evaluations.jobs import EvaluationJobs
 from mosaic.server.play.registry import Matches
 from mosaic.server.policy_source import NamedPolicies
@@ -89,12 +88,12 @@ def create_app(
 def _document(app: FastAPI) -> dict[str, Any]:
     """Add the configuration's own schema, which no route uses as a type because it is parsed with better messages."""
     if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        described = document(app)
         schema = RunConfig.model_json_schema(ref_template="#/components/schemas/{model}")
-        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas = described["components"]["schemas"]
         schemas.update(schema.pop("$defs", {}))
         schemas["RunConfig"] = schema
-        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        document["security"] = [{"token": []}]
-        app.openapi_schema = document
+        described["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        described["security"] = [{"token": []}]
+        app.openapi_schema = described
     return app.openapi_schema

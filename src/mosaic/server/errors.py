@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
@@ -12,16 +15,29 @@ from mosaic.server.auth.programs import ForbiddenProgramsError
 from mosaic.server.schemas import Complaint
 from mosaic.store.errors import StorageError, reason
 
-REFUSALS: dict[int | str, dict[str, object]] = {
-    400: {"model": Complaint, "description": "The request is invalid."},
-    401: {"model": Complaint, "description": "No token, or a wrong one."},
-    403: {"model": Complaint, "description": "Only the server's owner may allow this."},
-    404: {"model": Complaint, "description": "Not found."},
-    409: {"model": Complaint, "description": "Not in this state."},
-    413: {"model": Complaint, "description": "The body is too large."},
-    421: {"model": Complaint, "description": "The Host header is not allowed."},
-    422: {"model": Complaint, "description": "A part of the URL is invalid."},
+# The schema by its name: with the class, FastAPI would build a validator for every route and status, some hundreds.
+_COMPLAINT = {"application/json": {"schema": {"$ref": "#/components/schemas/Complaint"}}}
+_REASONS = {
+    400: "The request is invalid.",
+    401: "No token, or a wrong one.",
+    403: "Only the server's owner may allow this.",
+    404: "Not found.",
+    409: "Not in this state.",
+    413: "The body is too large.",
+    421: "The Host header is not allowed.",
+    422: "A part of the URL is invalid.",
 }
+REFUSALS: dict[int | str, dict[str, object]] = {
+    status: {"description": text, "content": _COMPLAINT} for status, text in _REASONS.items()
+}
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """Return a new OpenAPI document of the app, with the schema that `REFUSALS` name."""
+    described = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    schemas = described.setdefault("components", {}).setdefault("schemas", {})
+    schemas["Complaint"] = Complaint.model_json_schema()
+    return described
 
 
 def complain(status: int, text: str) -> JSONResponse:

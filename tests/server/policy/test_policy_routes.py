@@ -56,6 +56,13 @@ def test_the_server_describes_itself():
     assert found["encodings"] == ["application/json", "application/msgpack"]
 
 
+def test_the_document_defines_every_schema_that_it_names(http):
+    document = http.get("/openapi.json").json()
+    names = {part for part in json.dumps(document).split('"') if part.startswith("#/components/schemas/")}
+    assert "#/components/schemas/Complaint" in names
+    assert {name.rpartition("/")[2] for name in names} <= set(document["components"]["schemas"])
+
+
 def test_an_episode_over_http_in_json_and_in_binary(http):
     episode = begin(http)
     question = {"episode_id": episode, "observation": [0.1, 0, 0, 0]}

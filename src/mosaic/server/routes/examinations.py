@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -86,6 +87,7 @@ def _read(kind: Kind, body: bytes) -> Any:
     return parse_request(kind, data)
 
 
+@cache
 def _describe(kind: Kind) -> dict[str, object]:
     schema = MODELS[kind].model_json_schema()
     defs = schema.pop("$defs", {})
