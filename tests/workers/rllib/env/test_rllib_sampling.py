@@ -62,8 +62,7 @@ def record(value):
 
 
 def sample(counters, steps, *returns):
-    for _ in range(steps):
-        counters.step()
+    counters.env_steps += steps
     for value in returns:
         counters.end_episode(record(value))
     counters.publish()
@@ -79,6 +78,18 @@ def test_a_runner_elsewhere_publishes_in_rays_store_and_asks_it_for_a_stop(store
     store.values[f"{SESSION}/stop".encode()] = b"1"
     assert not StepLimit(10, SESSION) > 4
     assert StepLimit(10, SESSION) > 0, "RLlib cannot learn from nothing"
+
+
+def test_counters_are_published_once_a_second_at_most(store):
+    now = [0.0]
+    counters = RunnerCounters(SESSION, lambda: now[0])
+    published = []
+    for now[0] in (0.5, 0.9, 1.0, 1.5, 1.9, 2.0):
+        counters.env_steps += 1
+        counters.publish_if_due()
+        published.append(store.requests)
+    assert published == [0, 0, 1, 1, 1, 2]
+    assert SamplingView(SESSION).current().env_steps == 6
 
 
 def test_the_drivers_own_runner_needs_no_request(store):

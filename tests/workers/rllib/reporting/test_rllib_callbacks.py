@@ -171,6 +171,14 @@ def test_an_episode_that_is_cut_is_told_whole_and_once(tmp_path):
     end(made)
 
 
+def test_steps_of_all_envs_are_counted(tmp_path):
+    made = runner(tmp_path, envs=3)
+    sampled = [len(piece) for _ in range(2) for piece in made.sample()]
+    callback = made._callbacks[0]
+    assert callback._counters.env_steps == callback._camera.steps == sum(sampled) > 2 * FRAGMENT
+    end(made)
+
+
 def test_returns_are_told_per_agent_and_per_policy(tmp_path):
     made = runner(tmp_path, agents=POLICIES, show=False, envs=1)
     records = records_of(told(made, 2))

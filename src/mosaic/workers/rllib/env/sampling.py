@@ -152,12 +152,11 @@ class RunnerCounters:
         self._session = session
         self._key = f"{session}/runner/{uuid4().hex}"  # a restarted runner begins at 0
         self._clock, self._published_at_s = clock, clock()
-        self.env_steps = self.episodes = 0
+        self.env_steps = self.episodes = 0  # the callback adds to env_steps
         self._records: deque[EpisodeRecord] = deque(maxlen=_KEPT)
 
-    def step(self) -> None:
-        """Count the step of one env."""
-        self.env_steps += 1
+    def publish_if_due(self) -> None:
+        """Publish if the last time was long enough ago; cheap enough to be called at every step of all envs."""
         if self._clock() - self._published_at_s >= _PUBLISH_EVERY_S:
             self.publish()
 

@@ -252,17 +252,18 @@ class MosaicCallback(RLlibCallback):
             inner.number_next(number)
 
     def on_episode_step(self, *, env_index: int, metrics_logger: MetricsLogger | None = None, **also: object) -> None:
-        """Count a step, and draw. It is called for each env, after all were stepped: the first one draws for all."""
-        self._counters.step()
-        camera = self._camera
-        if camera is None:
+        """Count a step. It is called for each env, after all were stepped: the first one publishes and draws."""
+        counters, camera = self._counters, self._camera
+        counters.env_steps += 1
+        if camera is not None:
+            camera.steps += 1
+        if env_index != 0:
             return
-        camera.steps += 1
-        if env_index == 0:
-            alert = camera.glance()
-            if alert is not None:
-                assert metrics_logger is not None
-                metrics_logger.log_value(ALERTS, alert, reduce="item_series")
+        counters.publish_if_due()
+        alert = None if camera is None else camera.glance()
+        if alert is not None:
+            assert metrics_logger is not None
+            metrics_logger.log_value(ALERTS, alert, reduce="item_series")
 
     def on_episode_end(
         self,
