@@ -18,7 +18,7 @@ from mosaic.server.auth.guard import Guard
 from mosaic.server.auth.programs import ProgramRule
 from mosaic.server.auth.token import ensure_token
 from mosaic.server.context import DoctorFinding, ServerContext, ServerSettings
-from mosaic.server.errors import REFUSALS, answer_errors, document, status_of
+from mosaic.server.errors import add_routes, answer_errors, document, status_of
 from mosaic.server.evaluations.jobs import EvaluationJobs
 from mosaic.server.play.registry import Matches
 from mosaic.server.policy_source import NamedPolicies
@@ -72,11 +72,11 @@ def create_app(
     # FastAPI's documentation pages load their scripts from other hosts, so they are disabled.
     app = FastAPI(title="Mosaic", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)
     for part in (runs, metrics, events, frames, catalog, projects, exports, files, searches, relay):
-        app.include_router(part.routes(context), responses=REFUSALS)
-    app.include_router(demos.routes(context, matches), responses=REFUSALS)
-    app.include_router(match_routes.routes(matches), responses=REFUSALS)
-    app.include_router(examinations.routes(examined, matches), responses=REFUSALS)
-    app.include_router(policy.routes(service, source), responses=REFUSALS)
+        add_routes(app, part.routes(context))
+    add_routes(app, demos.routes(context, matches))
+    add_routes(app, match_routes.routes(matches))
+    add_routes(app, examinations.routes(examined, matches))
+    add_routes(app, policy.routes(service, source))
     answer_errors(app)
     larger = {f"{policy.PREFIX}/": policy.LARGEST_CALL, f"{demos.PREFIX}/": demos.LARGEST_UPLOAD}
     app.add_middleware(Guard, token=token, hosts=settings.hosts, largest_body=settings.largest_body, larger=larger)

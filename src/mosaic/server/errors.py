@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from mosaic.core.errors import InputError, MosaicError, UnknownNameError
@@ -30,6 +31,14 @@ _REASONS = {
 REFUSALS: dict[int | str, dict[str, object]] = {
     status: {"description": text, "content": _COMPLAINT} for status, text in _REASONS.items()
 }
+
+
+def add_routes(app: FastAPI, router: APIRouter) -> None:
+    """Add a router's routes with their refusals; `include_router` would build each again, at the first request."""
+    for route in router.routes:
+        if isinstance(route, APIRoute):
+            route.responses = {**REFUSALS, **route.responses}
+        app.router.routes.append(route)
 
 
 def document(app: FastAPI) -> dict[str, Any]:

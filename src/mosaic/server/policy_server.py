@@ -19,7 +19,7 @@ from mosaic.policies.serving.sessions import EpisodeLimits
 from mosaic.server.auth.guard import Guard
 from mosaic.server.auth.hosts import AllowedHosts, allowed_hosts
 from mosaic.server.auth.token import ensure_token, token_file
-from mosaic.server.errors import REFUSALS, answer_errors, document, status_of
+from mosaic.server.errors import add_routes, answer_errors, document, status_of
 from mosaic.server.policy_source import OnePolicy, ServedSource
 from mosaic.server.routes import policy as policy_routes
 from mosaic.server.serve import ListenAddress, address_of, listen, run_server, server_config
@@ -45,7 +45,7 @@ def create_policy_app(
             yield
 
     app = FastAPI(title="Mosaic policy server", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.include_router(policy_routes.routes(service, source), responses=REFUSALS)
+    add_routes(app, policy_routes.routes(service, source))
     answer_errors(app)
     app.add_middleware(Guard, token=token, hosts=hosts, largest_body=policy_routes.LARGEST_CALL)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]

@@ -84,7 +84,7 @@ async def _body(request: Request) -> bytes:
 
 def routes(context: ServerContext) -> APIRouter:
     every = APIRouter(tags=["runs"])
-    router = APIRouter(prefix="/runs")
+    router = APIRouter(prefix="/runs", tags=["runs"])
 
     @every.get("/unreadable-runs")
     def unreadable() -> list[UnreadableRun]:
@@ -197,7 +197,7 @@ def routes(context: ServerContext) -> APIRouter:
         with _fitting_its_state():
             run.delete()
 
-    every.include_router(router)
+    every.routes.extend(router.routes)
     return every
 
 
