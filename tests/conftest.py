@@ -76,6 +76,7 @@ SLOW_PLACES = [
     "server/test_foreign_code.py",
     "server/test_hostile_requests.py",
     "server/test_mcp.py",
+    "server/test_openapi.py",
     "server/test_relay.py",
     "server/test_serving.py",
     "server/test_ssh.py",
