@@ -35,14 +35,13 @@ def test_a_run_is_labelled_hidden_and_deleted(tab: Tab, server: WebServer) -> No
     page = tab.open("/runs?tag=once")
     choose(page, "gamma", "Name, tags and note")
     page.get_by_label("Name", exact=True).fill("a/b")
+    page.get_by_label("Tags", exact=True).fill("once, twice")
+    page.get_by_label("Note", exact=True).fill("the rate was too high")
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".m-complaint")).to_contain_text("without '@' and '/'")
     page.get_by_role("button", name="Close").click()
     tab.errors.clear()  # the browser notes a refused request
-    choose(page, "gamma", "Name, tags and note")
-    page.get_by_label("Name", exact=True).fill("a better name")
-    page.get_by_label("Tags", exact=True).fill("once, twice")
-    page.get_by_label("Note", exact=True).fill("the rate was too high")
+    page.get_by_label("Name", exact=True).fill("a better name")  # what else was typed is still there
     page.get_by_role("button", name="Save").click()
     row = page.get_by_role("row", name="a better name")
     expect(row).to_contain_text("the rate was too high")
@@ -102,6 +101,11 @@ def test_a_run_trains_longer_and_again(tab: Tab, server: WebServer) -> None:
     page = tab.open(f"/runs/{run_id}")
     page.get_by_label("More actions on this run").click()
     page.get_by_role("menuitem", name="Train longer").click()
+    page.get_by_label("Env steps in all").fill("many")
+    page.get_by_role("button", name="Continue training").click()
+    expect(page.locator(".m-complaint")).to_contain_text("it should be a whole number")
+    page.get_by_role("button", name="Close").click()
+    tab.errors.clear()  # the browser notes a refused request
     page.get_by_label("Env steps in all").fill("1e3")
     page.get_by_role("button", name="Continue training").click()
     expect(page.locator(".r-strip .v").first).to_contain_text("1,000", timeout=60_000)
@@ -131,6 +135,19 @@ def test_the_list_fits_a_phone(phone: Tab, ended: list[str]) -> None:
     phone.check()
 
 
+def test_the_page_of_a_run_fits_a_phone(phone: Tab, ended: list[str]) -> None:
+    page = phone.open(f"/runs/{ended[0]}")
+    axes = page.get_by_role("group", name="Horizontal axis").get_by_role("button")
+    expect(axes).to_have_count(4)
+    assert len({(each.bounding_box() or {})["y"] for each in axes.all()}) == 1  # in one line
+    page.get_by_label("More actions on this run").click()
+    longest = page.get_by_role("menuitem", name="Train again with changes")
+    expect(longest).to_be_visible()
+    assert longest.evaluate("(item) => item.scrollWidth <= item.clientWidth")
+    assert page.locator(".q-menu").evaluate("(menu) => menu.scrollWidth <= menu.clientWidth")
+    phone.check()
+
+
 def test_a_queued_run_says_its_place_and_why_it_waits(tab: Tab, phone: Tab, server: WebServer) -> None:
     much = {"num_env_runners": 1, "max_memory_mb": 60_000}  # of the 100,000 MB that the server may use
     alive = server.submit(toy(10**5, 0.05, name="in-the-way", tags=["queue"], resources=much))
@@ -150,9 +167,11 @@ def test_a_queued_run_says_its_place_and_why_it_waits(tab: Tab, phone: Tab, serv
     expect(page.get_by_role("row", name="in-the-way").locator(".m-bar.running")).to_be_visible()
     keep_picture(page, "runs-queued")
     small = phone.open("/runs?tag=queue")
-    place = small.get_by_role("row", name="waits-2").locator(".only-phone")
-    expect(place).to_have_text("1 before it")
-    expect(place).to_be_visible()
+    for name, words in (("waits-1", "next"), ("waits-2", "1 before it")):
+        place = small.get_by_role("row", name=name).locator(".only-phone")
+        expect(place).to_have_text(words)
+        expect(place).to_be_visible()
+        assert place.evaluate("(element) => element.scrollWidth <= element.clientWidth")  # nothing is cut off
     stage = page.locator(".r-stage")
     page = tab.open(f"/runs/{waiting[1]}")
     expect(stage).to_have_text("Number 2 in the queue. 1 run will start first.")

@@ -128,9 +128,10 @@ async def edit_labels(run: ActionableRun, done: Done) -> None:
         note = _field("Note", run.note, long=True)
         note.props["maxlength"] = LONGEST_NOTE
         _buttons(dialog, "Save", lambda: {"name": name.value, "tags": _split(tags.value), "note": note.value})
-    labels = await dialog
-    if labels and await ask_or_complain(_path(run.run_id), labels, method="PATCH"):
-        await _call(done)
+    while labels := await dialog:  # what was refused is shown again, as it was typed
+        if await ask_or_complain(_path(run.run_id), labels, method="PATCH"):
+            await _call(done)
+            return
 
 
 async def add_tags(runs: Sequence[ActionableRun], done: Done) -> None:
@@ -151,12 +152,12 @@ async def extend(run: ActionableRun, done: Done) -> None:
         raw(f"It has trained for {reached:,} env steps. It continues from its last checkpoint.", "m-note")
         steps = _field("Env steps in all", str(2 * max(reached, run.target_steps or 0)), "Such as 2000000 or 2e6")
         _buttons(dialog, "Continue training", lambda: steps.value)
-    if not (asked := await dialog):
-        return
-    body: JsonObject = {"settings": [f"training.total_timesteps={_whole(asked)}"]}
-    if await ask_or_complain(f"{_path(run.run_id)}/resume", body):
-        say("The run continues.")
-        await _call(done)
+    while asked := await dialog:
+        body: JsonObject = {"settings": [f"training.total_timesteps={_whole(asked)}"]}
+        if await ask_or_complain(f"{_path(run.run_id)}/resume", body):
+            say("The run continues.")
+            await _call(done)
+            return
 
 
 async def set_hidden(run_ids: Sequence[str], hidden: bool, done: Done) -> None:

@@ -371,7 +371,8 @@ class _Row:
         queue = facts.queue() if row.state is State.QUEUED else {}
         place = [*queue].index(row.run_id) + 1 if row.run_id in queue else None
         why = queue.get(row.run_id, "")
-        waits = f'<div class="faint small only-phone">{place_words(place)}</div>' if queue else ""
+        short = "next" if place == 1 else place_words(place)  # a phone's column is narrow
+        waits = f'<div class="faint small only-phone">{short}</div>' if queue else ""
         far = progress_bar(row, progress, place)
         for element, html in (
             (self._state, pill(row.state) + waits),
