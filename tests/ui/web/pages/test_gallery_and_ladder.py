@@ -38,10 +38,10 @@ def test_a_checkpoint_plays_episodes_to_watch(tab: Tab, phone: Tab, server: WebS
     phone.check()
 
 
-def test_a_tournament_is_on_the_ladder(tab: Tab, server: WebServer) -> None:
+def test_a_tournament_is_on_the_ladder(tab: Tab, phone: Tab, server: WebServer) -> None:
     request = {
         "environment": {"env_id": "classic/connect_four_v3"},
-        "policies": ["minimax:depth=1", "random"],
+        "policies": ["minimax:depth=1,leaf=lines", "random"],
         "games": 2,
     }
     begun = server.api.post("/tournament", json=request).json()["examination_id"]
@@ -53,4 +53,9 @@ def test_a_tournament_is_on_the_ladder(tab: Tab, server: WebServer) -> None:
     expect(page.get_by_role("row", name="random")).to_be_visible()
     keep_picture(page, "ladder")
     check_accessible(page)
+    page = phone.open("/ladder?env=classic/connect_four_v3")
+    games = page.get_by_role("columnheader", name="Games").bounding_box()
+    assert games is not None
+    assert games["x"] + games["width"] <= 390  # nothing has to be scrolled
+    phone.check()
     tab.check()

@@ -241,6 +241,7 @@ def test_many_matches_at_once_are_all_listed(tab: Tab, server: WebServer) -> Non
     page = tab.open("/play")
     listed = page.get_by_role("group", name="Open matches").get_by_role("link")
     expect(listed.nth(8)).to_be_attached()
+    expect(page.locator("section", has=listed).locator("header")).to_contain_text(str(listed.count()))
     addresses = [str(link.get_attribute("href")) for link in listed.all()]
     assert all(any(match_id in address for address in addresses) for match_id in opened)
     for match_id in opened:

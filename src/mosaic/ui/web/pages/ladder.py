@@ -11,7 +11,7 @@ from nicegui import ui
 from mosaic.server.evaluations.ladder import Ladder, LadderRow
 from mosaic.ui.web.api import ask_or_complain
 from mosaic.ui.web.components.layout import PageLayout
-from mosaic.ui.web.components.theme import env_title, title
+from mosaic.ui.web.components.theme import clipped, env_title, title
 from mosaic.ui.web.components.widgets import box, empty, link_button, panel, raw, select
 from mosaic.ui.web.data.env_info import catalog
 from mosaic.ui.web.data.result_text import rank
@@ -46,7 +46,8 @@ async def page(frame: PageLayout, env: str = "") -> None:
             return
         ladder = Ladder.model_validate(reply.document)
         names = {row.run_id: title(row) for row in frame.facts.rows(hidden=True)}
-        games.set_content(f"{ladder.games:,} games on this server, those with people included")
+        if ladder.games:
+            games.set_content(f"{ladder.games:,} games on this server, those with people included")
         with body:
             if ladder.rows:
                 raw(ladder_table(ladder, names), "m-scroll")
@@ -74,12 +75,12 @@ def ladder_table(ladder: Ladder, names: dict[str, str]) -> str:
 def _row(place: int, row: LadderRow, names: dict[str, str]) -> str:
     run_id, at, checkpoint = row.policy.removeprefix("run:").partition("@")
     shown = {"person": "people", "run": names.get(run_id, run_id) + at + checkpoint, "policy": row.policy}
-    label = escape(shown[row.kind])
+    label = clipped(shown[row.kind])
     if row.kind == "run" and run_id in names:
         label = f'<a class="m-link" href="/runs/{quote(run_id, safe="")}">{label}</a>'
     counts = "".join(f'<td class="num hide-phone">{number:,}</td>' for number in (row.wins, row.draws, row.losses))
     return (
-        f'<tr><td><span class="row">{rank(place)}<span class="clip wide" title="{escape(row.policy)}">{label}</span>'
+        f'<tr><td><span class="row">{rank(place)}<span class="e-name" title="{escape(row.policy)}">{label}</span>'
         f'</span></td><td class="muted hide-phone">{_KINDS[row.kind]}</td>'
         f'<td class="num strong">{row.rating:,.0f} <span class="faint plain">± {1.96 * row.rating_sd:,.0f}</span></td>'
         f'<td class="num muted">{row.games:,}</td>{counts}</tr>'

@@ -270,7 +270,7 @@ class _Setup:
                 complain(reply.error)
                 return
         with self._open_matches:
-            with panel("Open matches", body="m-body tight"):
+            with panel("Open matches", hint=str(len(matches.document) or ""), body="m-body tight"):
                 with box("p-open").props('tabindex="0" role="group" aria-label="Open matches"'):
                     for row in matches.document:
                         words = f"step {row['step']} · {row['viewers']} watching"
