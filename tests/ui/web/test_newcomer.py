@@ -12,7 +12,7 @@ from tests.ui.web.web_kit import Tab, WebServer, keep_picture, wait_for_colour
 pytestmark = pytest.mark.slow
 CURVE = ".nicegui-echart canvas"
 CURVE_AS_TEXT = f"document.querySelector('{CURVE}').toDataURL()"
-LONG_ENOUGH_TO_WATCH = 600_000_000  # env steps
+LONG_ENOUGH_TO_WATCH = 600_000_000_000  # env steps: hours, so that the run cannot end before it is stopped
 
 
 @pytest.mark.chosen
