@@ -33,6 +33,19 @@ MIDDLE_OF_TEXT = """(element) => {
 }"""
 
 
+PIXELS = """(canvas, { x, y, width, height }) => {
+  const box = canvas.getBoundingClientRect(), scale = canvas.width / box.width;
+  const copy = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height });
+  const probe = copy.getContext("2d", { willReadFrequently: true });
+  probe.drawImage(canvas, 0, 0);
+  const { data } = probe.getImageData(
+    Math.round((x - box.x) * scale), Math.round((y - box.y) * scale), width * scale, height * scale);
+  const rows = Array.from({ length: 16 }, () => 0);  // brightness of sixteen bands from the upper edge to the lower one
+  data.forEach((value, at) => (rows[Math.floor((16 * at) / data.length)] += (16 * value) / data.length));
+  return rows;
+}"""
+
+
 def middle(place: Locator) -> tuple[float, float]:
     box = place.bounding_box()
     assert box is not None
@@ -44,6 +57,11 @@ def drag(page: Page, start: Locator, to: tuple[float, float]) -> None:
     page.mouse.down()
     page.mouse.move(to[0], to[1], steps=4)
     page.mouse.up()
+
+
+def marked(page: Page) -> list[tuple[float, float]]:
+    """The middles of the squares of the last move, the upper one first."""
+    return sorted((middle(mark) for mark in page.locator(".p-last").all()), key=lambda place: place[1])
 
 
 def wait_for_step(page: Page, step: int) -> None:
@@ -61,24 +79,38 @@ def test_black_sees_its_own_side_drags_a_pawn_and_takes_it_back(tab: Tab, server
     expect(page.locator(".p-said")).to_contain_text("There is no legal move on that spot")
     drag(page, page.locator(".p-picked"), (x, y - 2 * square["height"]))
     wait_for_step(page, 1)
-    assert page.locator(".p-last").count() == 2
+    assert marked(page) == [pytest.approx((x, y - rows * square["height"]), abs=2) for rows in (2, 0)]  # e4 and e2
+    expect(page.locator(".p-clock.on")).to_have_attribute("aria-label", "Time of Black")
     bars = page.locator(".p-agent")
     assert [bars.nth(place).get_attribute("data-agent") for place in range(2)] == ["player_1", "player_0"]
     expect(bars.nth(1)).to_contain_text("You · White")
     before = middle(page.locator(".p-coord.row", has_text="1"))
     server.api.post(f"/matches/{match_id}/moves", json={"move": "e7e5", "wait_s": 0})
     wait_for_step(page, 2)
+    pawn = page.locator(PICTURE).evaluate(PIXELS, spot(page, "d2").bounding_box())
     page.get_by_role("button", name="Turn board").click()
+    assert page.locator(PICTURE).evaluate(PIXELS, spot(page, "d2").bounding_box()) == pytest.approx(pawn, abs=2)
+    x, y = middle(spot(page, "d2"))  # the e-file is to the left of it now; e5 and e7:
+    expected = [(x - square["width"], y + rows * square["height"]) for rows in (3, 5)]
+    assert marked(page) == [pytest.approx(place, abs=2) for place in expected]
     after = middle(page.locator(".p-coord.row", has_text="1"))
     assert after[1] < before[1] - 100
     assert middle(spot(page, "d2"))[1] < middle(page.locator(PICTURE))[1]  # White's pawns are at the upper edge now
     assert [bars.nth(place).get_attribute("data-agent") for place in range(2)] == ["player_0", "player_1"]
     expect(page.get_by_role("list", name="Moves")).to_have_text("1.e4e5")
-    expect(page.get_by_role("timer", name="Time of White")).to_have_text(re.compile(r"^\d:\d\d$"))
-    expect(page.locator(".p-clock.on")).to_have_count(1)
+    expect(page.locator(".p-clock.on")).to_have_attribute("aria-label", "Time of White")
+    white, black = (page.get_by_role("timer", name=f"Time of {side}") for side in ("White", "Black"))
+    expect(white).to_have_text(re.compile(r"^\d:\d\d$"))
+    running, waiting = white.inner_text(), black.inner_text()
+    expect(white).not_to_have_text(running)  # its time passes
+    expect(black).to_have_text(waiting)
     page.get_by_role("button", name="Take back").click()
     wait_for_step(page, 1)
     expect(page.get_by_role("list", name="Moves")).to_have_text("1.e4…")
+    x, y = middle(spot(page, "d7"))
+    drag(page, spot(page, "d7"), (x, y - 2 * square["height"]))  # away from Black, whose side is the lower one now
+    wait_for_step(page, 2)
+    expect(page.get_by_role("list", name="Moves")).to_have_text("1.e4d5")
     keep_picture(page, "chess-black")
     tab.check()
 
@@ -97,9 +129,12 @@ def test_the_winning_line_stays_in_view_and_the_result_is_in_words(tab: Tab, ser
         wait_for_step(page, step + 1)
     expect(page.locator(".p-won")).to_have_count(4)
     end, board = page.locator(".p-end"), page.locator(".p-board").bounding_box()
+    assert board is not None
+    won = [middle(disc) for disc in page.locator(".p-won").all()]
+    assert all(x < board["x"] + board["width"] / 7 for x, _ in won)  # all in the first column
+    assert len({round(y) for _, y in won}) == 4
     expect(end).to_contain_text("You lost")
     expect(end).to_contain_text("Red won: four in a row.")
-    assert board is not None
     assert (end.bounding_box() or {})["y"] >= board["y"] + board["height"]
     keep_picture(page, "connect-four-lost")
     tab.check()
