@@ -65,7 +65,9 @@ class Row(NamedTuple):
 ROWS = {
     "ppo-halfcheetah": Row("ppo", "HalfCheetah-v5", 1_000_000, 800.0, 8, (64, 64), PPO),
     "sac-pendulum": Row("sac", "Pendulum-v1", 20_000, 60.0, 1.5, (256, 256), {**SAC, "learning_starts": 100}),
-    "sac-halfcheetah": Row("sac", "HalfCheetah-v5", 200_000, 1500.0, 1.5, (256, 256), {**SAC, "learning_starts": 10_000}),
+    "sac-halfcheetah": Row(
+        "sac", "HalfCheetah-v5", 200_000, 1500.0, 1.5, (256, 256), {**SAC, "learning_starts": 10_000}
+    ),
     "sac-lunarlander": Row(
         "sac",
         "LunarLander-v3",
