@@ -99,6 +99,7 @@ def test_a_run_trains_longer_and_again(tab: Tab, server: WebServer) -> None:
     run_id = server.submit(toy(20, name="delta-4", tags=["long"]))
     Trainer(server.home).run(run_id).wait(60)
     page = tab.open(f"/runs/{run_id}")
+    expect(page.locator(".r-strip")).to_contain_text("Took")  # the page knows that it has ended
     page.get_by_label("More actions on this run").click()
     page.get_by_role("menuitem", name="Train longer").click()
     page.get_by_label("Env steps in all").fill("many")
