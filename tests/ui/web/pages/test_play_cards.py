@@ -46,6 +46,21 @@ def other(chromium: Browser, server: WebServer) -> Iterator[Tab]:
     tab.close()
 
 
+def test_who_is_to_move_sits_nearest_where_one_person_plays_both(tab: Tab, server: WebServer) -> None:
+    made = server.api.post("/matches", json={"environment": {"env_id": LEDUC}, "agents": {"*": "human"}}).json()
+    page = tab.open(f"/play?match={made['match_id']}#key={made['owner_key']}")
+    page.get_by_role("button", name="Play player_1 here too").click()
+    own, bars = page.locator(".c-seat.own"), page.locator(".p-agent")
+    for _ in range(2):
+        expect(own.locator(".c-turn")).to_be_visible()
+        nearest = own.get_attribute("aria-label")
+        expect(bars).to_have_count(2)
+        expect(bars.last).to_have_attribute("data-agent", str(nearest))
+        page.locator(".p-choices").get_by_role("button", name="raise").click()
+        expect(own).not_to_have_attribute("aria-label", str(nearest))
+    tab.check()
+
+
 def test_poker_of_two_people_in_two_browsers(tab: Tab, other: Tab, server: WebServer) -> None:
     match_id = open_match(server, LEDUC, {"*": "human"}, record=True)
     got = {"player_0": listen(tab), "player_1": listen(other)}

@@ -124,6 +124,7 @@ export default {
     ended() { return this.s.phase === "over" || this.s.phase === "failed"; },
     near() { // this browser's players, as at a table
       const all = this.s.agents, mine = all.filter((a) => a.mine);
+      if (this.s.table) mine.sort((a, b) => b.acting - a.acting); // as the card table: who is to move sits nearest
       return all.length === 1 ? all : (mine.length ? mine : all.slice(0, 1)).slice(0, all.length === 2 ? 1 : 4);
     },
     below() { return this.s.layout?.turns && this.spun ? this.s.agents.filter((a) => !this.near.includes(a)) : this.near; }, // at the lower edge
