@@ -193,23 +193,15 @@ def test_a_run_resumes_with_another_number_of_threads(saved, resumed):
         learner.close()
 
 
-def test_several_threads_play_with_the_weights_that_the_last_iteration_left(monkeypatch):
+def test_several_threads_play_with_the_weights_that_the_last_iteration_left():
     learner = assembled(options={"threads": 2}).learner
-    seen, play = [], learner._play
-
-    def spy(table):
-        play(table)
-        seen.append(table.net)
-
-    monkeypatch.setattr(learner, "_play", spy)
-    left = learner.weights(0)
+    assert len(learner._tables) == 4
     for _ in range(20):
-        seen.clear()
-        learner.iterate()
-        assert len(seen) == 4
-        assert (learner._playing == left).all()
         left = learner.weights(0)
-    assert (learner._playing != left).any(), "no update was made"
+        learner.iterate()
+        for table in learner._tables:
+            assert (table.net.weights == left).all()
+    assert (learner.weights(0) != left).any(), "no update was made"
     learner.close()
 
 
