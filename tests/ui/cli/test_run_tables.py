@@ -63,3 +63,9 @@ def test_a_run_of_a_worker_that_is_not_installed_is_shown(mosaic):
     assert "gym/CartPole-v1: elsewhere, new" in answer.out
     assert "not known here. There is no worker named 'elsewhere'" in answer.err
     assert "--settings" in answer.err
+
+
+def test_settings_alone_and_everything_as_json_are_not_asked_for_at_once(mosaic):
+    answer = mosaic("runs", "show", create(training={"worker": "native"}), "--settings", "--json")
+    assert answer.code == 2
+    assert "leave one of them out" in answer.err

@@ -82,9 +82,13 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """Show a run: state, attempts, checkpoints, last evaluation, changed settings."""
+    from mosaic.core.errors import InputError
     from mosaic.ui.cli.backend import open_backend
     from mosaic.ui.cli.evaluation_view import EVALUATION_COLUMNS, evaluation_rows, evaluation_title, own_metrics
     from mosaic.ui.cli.output import out, print_json, print_table
+
+    if settings and json:
+        raise InputError("--settings prints JSON of the settings alone, --json everything: leave one of them out.")
 
     with open_backend(server) as runs:
         details = runs.run(run).show()
