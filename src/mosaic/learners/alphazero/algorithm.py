@@ -144,8 +144,6 @@ class AlphaZeroLearner:
         )
         self._rules = make_rules(vector.kernel, features)
         self._pool = ThreadPoolExecutor(options.threads) if options.threads > 1 else None
-        # Updates change the weights while other threads play.
-        self._playing = self._fit.optimiser.weights if self._pool is None else self._fit.optimiser.weights.copy()
         vector.reset(child_seed(seed, "envs"))
         self._tables = self._make_tables(architecture, seed, dtype)
         self._losses: dict[str, float] = {}
@@ -155,6 +153,9 @@ class AlphaZeroLearner:
         shape, kernel, nodes = self.vector.shape, self.vector.kernel, self._options.simulations + 1
         width, actions = architecture.observation, architecture.head.width
         rng = random_streams(child_seed(seed, "games"), shape.envs)
+        weights = self._fit.optimiser.weights
+        if self._pool is not None:
+            weights = weights.copy()  # updates change the optimiser's while other threads play
         parts = 1 if self._pool is None else min(shape.envs, PARTS * self._options.threads)
         bounds = np.linspace(0, shape.envs, parts + 1).astype(int).tolist()
         made = []
@@ -171,7 +172,7 @@ class AlphaZeroLearner:
                 make_positions(count * (PLIES + MOVES), width, actions, dtype),
                 make_tree(kernel, count, nodes),
                 leaves,
-                make_evaluator(architecture, self._playing, count),
+                make_evaluator(architecture, weights, count),
                 make_tally(kernel.shape(count), 1, 0),
             )
             begin_games(self._rules, data, rows, games, leaves.act, self._settings)
@@ -199,7 +200,7 @@ class AlphaZeroLearner:
             self._store()
             self._learn(self.learning_rate, stats)
         else:
-            self._playing[:] = self._fit.optimiser.weights
+            self._tables[0].net.weights[:] = self._fit.optimiser.weights  # which all tables share
             learning = self._pool.submit(self._learn, self.learning_rate, stats)  # the longest part: first
             list(self._pool.map(self._play, self._tables))
             played = perf_counter()
