@@ -5,8 +5,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 MARKS  ?= not slow or chosen
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
-# Two more than there are cores: a third of the tests' time is waiting for processes, and others run meanwhile.
-WORKERS ?= $(shell expr $(CORES) + 2)
+# One more than there are cores: tests that wait for processes leave time for others, but each process collects all.
+WORKERS ?= $(shell expr $(CORES) + 1)
 PORTABLE_TESTS := tests/core/test_system.py tests/runs/test_processes.py tests/runs/test_kill.py tests/runs/test_supervisor_guard.py tests/runs/test_run.py
 BENCHMARKS ?= runner inference serving runs tabular ppo dqn continuous imitation search fastlane web tui rllib godot sb3 scale gpu
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -191,6 +193,20 @@ def test_one_rank_needs_no_starter(ranks: Any, monkeypatch: pytest.MonkeyPatch) 
 def test_ranks_that_disagree_are_told_where(ranks: Any, task: str, difference: str) -> None:
     with pytest.raises(InputError, match=rf"^The ranks disagree: {difference}\. Start all ranks with the same"):
         ranks(2, task)
+
+
+def test_notes_that_cannot_be_removed_do_not_hide_the_failure(ranks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that MPI is still killing may write into their folder while it is removed."""
+
+    def refuse(folder: str, onerror: Any = None, onexc: Any = None, **_: Any) -> None:
+        try:
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", folder)
+        except OSError as error:
+            onexc(os.rmdir, folder, error) if onexc else onerror(os.rmdir, folder, sys.exc_info())
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    with pytest.raises(InputError, match="The ranks disagree: states is 10"):
+        ranks(2, "disagree")
 
 
 def test_ranks_that_do_not_see_each_other_are_told_why(ranks: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,8 @@ def run_ranks(
     starter = [str(mpiexec_path()), "-n", str(ranks)] if ranks > 1 else []
     tied = module_command("mosaic.core.parent_death", str(os.getpid()))  # ranks must not outlive this process
     said_by_mpi: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="mosaic-mpi-") as notes:
+    # Ranks that MPI is still killing may write their notes meanwhile; that must not hide why they failed.
+    with tempfile.TemporaryDirectory(prefix="mosaic-mpi-", ignore_cleanup_errors=True) as notes:
         process = subprocess.Popen(
             [*tied, *starter, *rank_command],
             stdin=subprocess.DEVNULL,

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from mosaic.config.loading import dump_run_config, parse_run_config
 from mosaic.config.sections import ResourcesConfig
+from mosaic.envs.catalog import make_env
 from mosaic.ui.cli.main import app as cli
 from mosaic.ui.web.data.draft import Draft, choices, group_documents, rows_of, rules_of, train_command, workers
 from mosaic.ui.web.data.drawn_pictures import PictureCache, env_pixels
@@ -214,6 +215,18 @@ def test_a_picture_is_drawn_once(tmp_path: Path) -> None:
 
     assert PictureCache(tmp_path).find_now(name, refuse) == first
     assert PictureCache(tmp_path).find_now("mosaic/recall", refuse) is None
+
+
+def test_a_picture_takes_many_steps_and_one_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = make_env("classic/tictactoe_v3")  # over within nine steps: the picture is from before the end
+    env.reset(seed=1)
+    empty, draw, drawn = env.render(), env.render, []
+    monkeypatch.setattr(env, "render", lambda: drawn.append("once") or draw())
+    monkeypatch.setattr("mosaic.ui.web.data.drawn_pictures.make_alone", lambda _: env)
+    pixels = env_pixels("classic/tictactoe_v3")
+    assert pixels is not None
+    assert drawn == ["once"]
+    assert (pixels != empty).any()
 
 
 @pytest.mark.slow

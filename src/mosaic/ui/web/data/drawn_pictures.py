@@ -24,6 +24,8 @@ from mosaic.core.ids import EnvID
 from mosaic.core.turn import Turn
 from mosaic.core.version import VERSION
 from mosaic.envs.catalog import make_env
+from mosaic.envs.env import Env
+from mosaic.policies.controller import PolicyController
 from mosaic.policies.registry import load_policy
 from mosaic.runners.record import load_episode, replay
 from mosaic.server.context import ServerContext
@@ -81,16 +83,24 @@ def _drawn(name: str, draw: _Draw) -> bytes:
 
 
 def env_pixels(env: EnvID) -> NDArray[np.uint8] | None:
+    """Draw an env after some random steps, or before its last one if it ends earlier.
+
+    Drawing takes far longer than playing: the steps are counted first, and only the last of them is drawn.
+    """
     with closing(make_alone(env)) as made, closing(load_policy("random", made.spec)) as controller:
-        turn = made.reset(seed=1)
-        controller.begin(made.possible_agents, 1)
-        pixels = made.render()
-        for _ in range(_STEPS):
-            turn = made.step(controller.act(turn))
-            if not turn.observations:
-                break  # the picture before the end shows more than an empty board
-            pixels = made.render()
-        return pixels
+        _play(made, controller, _play(made, controller, _STEPS))
+        return made.render()
+
+
+def _play(env: Env, controller: PolicyController, most: int) -> int:
+    """Play random steps and return how many were played before the episode ended."""
+    turn = env.reset(seed=1)
+    controller.begin(env.possible_agents, 1)
+    for played in range(most):
+        turn = env.step(controller.act(turn))
+        if not turn.observations:
+            return played
+    return most
 
 
 def _png(pixels: NDArray[np.uint8]) -> bytes:
