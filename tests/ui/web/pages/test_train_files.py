@@ -16,6 +16,7 @@ from tests.ui.web.web_kit import SCREENSHOTS, Tab, keep_picture
 
 TEXT = "Configuration of the run"
 APPLIED = "The form now holds what the file says."
+FIRST = {"YAML": re.compile("^[a-z_]+:"), "TOML": re.compile(r"^[a-z_\[]+"), "JSON": re.compile("^{")}
 TOML = """
 seed = 7
 name = "from a file"
@@ -35,12 +36,30 @@ keep_last = 9
 """
 
 
+# Notes in what states the text was seen while it was empty.
+WATCH_TEXT = f"""
+window.seen = [];
+new MutationObserver(() => {{
+  const text = document.querySelector('textarea[aria-label="{TEXT}"]');
+  const state = text && (text.readOnly ? "readonly" : "editable");
+  if (text && !text.value && !window.seen.includes(state)) window.seen.push(state);
+}}).observe(document, {{subtree: true, childList: true, attributes: true}});
+"""
+
+
 def text_of(page: Page) -> str:
     return page.get_by_label(TEXT).input_value()
 
 
-def paste(page: Page, text: str, kind: str = "YAML") -> None:
+def choose_format(page: Page, kind: str) -> None:
+    """Choose a format and wait for the form's text in it; an edited text stays as it is."""
     page.get_by_role("button", name=kind, exact=True).last.click()
+    if page.get_by_role("button", name="Apply to the form").is_disabled():
+        expect(page.get_by_label(TEXT)).to_have_value(FIRST[kind])
+
+
+def paste(page: Page, text: str, kind: str = "YAML") -> None:
+    choose_format(page, kind)
     page.get_by_label(TEXT).fill(text)
     page.get_by_role("button", name="Apply to the form").click()
 
@@ -48,6 +67,14 @@ def paste(page: Page, text: str, kind: str = "YAML") -> None:
 def upload(page: Page, name: str, text: str) -> None:
     files = [{"name": name, "mimeType": "text/plain", "buffer": text.encode()}]
     page.locator("input[type=file]").set_input_files(files)  # type: ignore[arg-type]
+
+
+def test_nothing_can_be_typed_before_the_form_has_written_its_text(tab: Tab) -> None:
+    tab.page.add_init_script(WATCH_TEXT)
+    page = tab.open("/train")
+    expect(page.get_by_label(TEXT)).to_have_value(FIRST["YAML"])
+    expect(page.get_by_label(TEXT)).to_be_editable()
+    assert page.evaluate("window.seen") == ["readonly"]
 
 
 def test_a_file_fills_the_form_and_the_form_gives_the_same_file(tab: Tab, tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ class FilePanel:
             with end:
                 self._formats = Segmented(_FORMATS, self._suffix, self._choose_format, "Format of the file")
             self._text = ui.textarea(on_change=self._typed).without_auto_validation()
-            self._text.props("outlined input-class=mono hide-bottom-space").classes("fill t-json t-file")
+            # Read-only until the form has written its first text, which would replace what was typed before.
+            self._text.props("outlined readonly input-class=mono hide-bottom-space").classes("fill t-json t-file")
             self._text.props["aria-label"] = "Configuration of the run"
             with box("row wrap"):
                 self._apply = button("Apply to the form", self._apply_text, kind="small primary")
@@ -82,6 +83,7 @@ class FilePanel:
     def _set(self, text: str, problem: str = "") -> None:
         self._quiet = True
         self._text.set_value(text)
+        self._text.props(remove="readonly")
         self._text.error = problem or None
         self._quiet = False
 
