@@ -17,9 +17,9 @@ import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 SHORT = 60  # lines
@@ -39,17 +39,28 @@ _FIELDS = ("dataclass",)  # decorators that make annotations of a class its attr
 _KERNELS = ("njit", "jit", "vectorize", "guvectorize", "cfunc", "overload", "intrinsic")
 
 
-class Source(NamedTuple):
-    """One parsed module."""
+@dataclass(frozen=True)
+class Source:
+    """One module; it is parsed when a figure needs it."""
 
     path: Path
     name: str  # dotted
     text: str
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
 
     @property
     def lines(self) -> int:
         return self.text.count("\n")
+
+    @property
+    def docstring(self) -> str:
+        """First string of the module: nothing but comments precedes a docstring."""
+        tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
+        first = next(token for token in tokens if token.type not in (tokenize.COMMENT, tokenize.NL))
+        return ast.literal_eval(first.string) if first.type == tokenize.STRING else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +85,14 @@ def at_most(what: str, value: float, limit: float, unit: str = "", places: Seque
 
 
 def read_sources(package: Path) -> list[Source]:
-    """Parse all modules of a package except empty `__init__.py` files."""
+    """Read all modules of a package except empty `__init__.py` files."""
     found = []
     for path in sorted(package.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if text.strip():
             parts = path.relative_to(package.parent).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            found.append(Source(path, name, text, ast.parse(text)))
+            found.append(Source(path, name, text))
     return found
 
 
@@ -95,7 +106,7 @@ def measure(package: Path) -> list[Figure]:
     largest = [f"{count} {folder.relative_to(package.parent)}" for folder, count in folders.most_common(8)]
     lonely = [source for source in neighbours_only(sources) if source in modules]
     homonyms = names_used_twice(sources)
-    riddles = [source for source in sources if RIDDLE.match(ast.get_docstring(source.tree) or "")]
+    riddles = [source for source in sources if RIDDLE.match(source.docstring)]
     untyped = [(len(re.findall(r"^.*\bAny\b", source.text, re.M)), source.name) for source in sources]
     lines = median(source.lines for source in modules)
     attributes = sorted(class_attributes(sources), reverse=True)

@@ -1,6 +1,5 @@
 """The script that measures the source tree, on a small tree whose figures are known."""
 
-import ast
 import re
 import runpy
 from pathlib import Path
@@ -63,7 +62,7 @@ def test_check_fails_where_a_target_is_missed(package, capsys):
 
 def test_the_wording_of_the_source_tree():
     sources = HOUSE["read_sources"](HOUSE["ROOT"] / "src" / "mosaic")
-    assert [source.name for source in sources if HOUSE["RIDDLE"].match(ast.get_docstring(source.tree) or "")] == []
+    assert [source.name for source in sources if HOUSE["RIDDLE"].match(source.docstring)] == []
     figures = HOUSE["wording"](sources)
     assert len(figures) == len(HOUSE["PHRASES"])
     assert {figure.what: figure.places for figure in figures if figure.value} == {}

@@ -49,7 +49,6 @@ def returns_of(mosaic, *agents):
     return {agent: row["return_mean"] for agent, row in json.loads(answer.out)["agents"].items()}
 
 
-@pytest.mark.chosen
 def test_the_native_worker_learns_a_policy_for_each_name(mosaic, tmp_path):
     run = trained_here(tmp_path / "home", asked(env_steps=16_000, num_envs=8, params=QUICK))
     assert run.state is State.FINISHED, run.reason
@@ -68,7 +67,6 @@ def test_the_native_worker_learns_a_policy_for_each_name(mosaic, tmp_path):
     assert returns_of(mosaic, *exported) == pytest.approx(trained, abs=1.0)
 
 
-@pytest.mark.chosen
 def test_a_killed_game_fails_the_run_with_the_reason_and_a_killed_run_resumes(trainer: Trainer):
     run = trainer.submit(asked(checkpoint={"every_steps": 512}))
     assert eventually(lambda: len(iterations(run)) > 2, 120)

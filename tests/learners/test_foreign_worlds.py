@@ -11,7 +11,6 @@ ENGINE = "stockfish:depth=1"
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 @pytest.mark.skipif(find_program("stockfish") is None, reason="Stockfish is not installed: apt install stockfish")
 def test_stockfish_is_an_opponent_of_the_league():
     options = {"opponents": (ENGINE, "self@-1"), "selfplay_share": 0.25, "n_steps": 64}

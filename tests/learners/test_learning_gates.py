@@ -171,7 +171,6 @@ def test_connect_four_beats_random_and_a_search_of_four_plies():
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_connect_four_learns_to_beat_random():
     """The beginning of a short run; the whole preset is checked in the test above."""
     assembled = trained("classic/connect_four_v3", 0, share=0.4, total_timesteps=3_000_000)
@@ -180,7 +179,6 @@ def test_connect_four_learns_to_beat_random():
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_spread_agents_learn_to_share_the_landmarks():
     """The beginning of a short run (the first rollout has -26); the whole preset is checked in the next test."""
     assembled = trained("mpe/simple_spread_v3", 0, share=0.5, total_timesteps=600_000)

@@ -90,7 +90,6 @@ def _processes_with(text):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_asha_stops_the_weak_and_writes_the_best_down(place):
     answer = place.run(*TOY, *LENGTHS, "--steps", "9000", "--trials", "3", "--concurrent", "1", "--seed", "1")
     trials, best = answer["trials"], answer["best"]
@@ -113,7 +112,6 @@ def test_asha_stops_the_weak_and_writes_the_best_down(place):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_after_kill_9_nothing_lives_and_the_search_goes_on(place):
     slow = (
         "--set",

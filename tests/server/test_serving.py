@@ -75,7 +75,6 @@ def test_secrets_stand_in_no_argument_and_no_log(home: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_new_server_finds_the_queue_again(home: Path) -> None:
     with ServerProcess(home, limits=NOTHING_STARTS) as server, server.client() as client:
         runs = [client.submit(toy(iterations=3)).id for _ in range(3)]
@@ -102,7 +101,6 @@ def test_two_servers_on_one_store_start_each_run_once(home: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_limits_are_kept_by_two_servers_together(home: Path) -> None:
     trainer = Trainer(home)
     dispatchers = [Dispatcher(trainer, ONE_AT_A_TIME) for _ in range(2)]
@@ -161,7 +159,6 @@ def spoil(home: Path, run_id: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_failed_run_is_tried_again_only_if_asked(home: Path) -> None:
     trainer = Trainer(home)
     for retries, attempts in ((0, 1), (2, 3)):
@@ -209,7 +206,6 @@ def test_a_run_that_cannot_start_is_reported_and_blocks_nobody(home: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_resume_over_http_needs_room(home: Path) -> None:
     with ServerProcess(home, limits=ONE_AT_A_TIME) as server, server.client() as client:
         first = client.submit(toy(iterations=100_000, iteration_s=0.01))

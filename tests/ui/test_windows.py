@@ -113,7 +113,6 @@ def test_the_demo_takes_another_port_and_then_the_terminal(monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_the_demo_ends_with_a_board_in_the_browser(tmp_path: Path) -> None:
     screen, terminal = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}

@@ -118,7 +118,6 @@ def test_nobody_looks_and_nothing_is_drawn(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_an_evaluation_is_seen_from_another_process(tmp_path):
     config = native(telemetry={"frames": True})
     long = config.model_copy(

@@ -57,7 +57,6 @@ def test_tables(tmp_path, runs_here):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_networks(tmp_path, runs_here):
     settings = {"environment": {"env_id": "gym/CartPole-v1", "num_envs": 4}, "training": {"preset": False}}
     seen = proofs(setup(tmp_path, "native", NETWORK, steps=4000, **settings))

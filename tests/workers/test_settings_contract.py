@@ -106,7 +106,6 @@ def test_tables(tmp_path, runs_here):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 @pytest.mark.timeout(900)
 def test_networks(tmp_path, runs_here):
     environment = {"env_id": "gym/CartPole-v1", "num_envs": 4}

@@ -57,6 +57,7 @@ def compare(
     the network that the file was traced from.
     """
     exported, traced = GraphPolicyController(file, request), GraphPolicyController(module, request)
+    remembers = module.facts is not None and module.facts.memory > 0
     worst, equal, ties, count = 0.0, 0, 0, 0
     for sample in (each for part in samples for each in part):
         agent, turn = sample.agent, sample.turn
@@ -66,7 +67,8 @@ def compare(
         row, wanted = exported.outputs(turn)[0], traced.outputs(turn)[0]
         worst = max(worst, _distance(row, wanted))
         action, asked = exported.act(turn)[agent], policy.act(turn)[agent]
-        traced.act(turn)
+        if remembers:
+            traced.act(turn)
         space = request.spec.action_spaces[agent]
         if isinstance(space, spaces.Box):
             far = _distance(np.ravel(action), np.ravel(asked))

@@ -9,14 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mosaic.core.machine import available_cores
 from mosaic.core.reference import explain
-from mosaic.core.version import versions as versions_of_envs
+from mosaic.core.version import versions, versions_of
 from mosaic.store.atomic import write_atomic
 from mosaic.store.errors import DamagedError
 from mosaic.store.run_folder import RunFolder
@@ -91,14 +90,8 @@ def machine_here() -> MachineRecord:
 
 
 def all_versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that affect results, without importing them."""
-    found = dict(versions_of_envs())
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue  # an optional package that is not installed
-    return found
+    """Return the versions of Python and of the packages that affect results."""
+    return {**versions(), **versions_of(_PACKAGES)}
 
 
 def git_state(folder: Path) -> GitState | None:

@@ -50,7 +50,6 @@ def test_a_long_walk(env_id, steps):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_long_walk_of_rps():
     games = Abreast("classic/rps_v2", 16, seed=2)
     seen = games.walk(3_200)

@@ -122,7 +122,6 @@ QUICK = {
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_cartpole_is_learned() -> None:
     assembled = made("gym/CartPole-v1", gae_lambda=0.8, gamma=0.98, **{**QUICK, "n_epochs": 4})
     assert "tensors on the learner's device" in assembled.said

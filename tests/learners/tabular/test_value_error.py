@@ -45,7 +45,6 @@ def test_learning_brings_the_error_to_nought_in_a_game():
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_where_the_truth_is_unknown_nothing_is_said():
     game, cliff = twin("classic/tictactoe_v3"), twin("gym/CliffWalking-v1")
     assert true_values(game, 0.99) is None

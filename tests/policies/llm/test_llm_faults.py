@@ -51,7 +51,6 @@ def _without_key(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_thousand_faults_are_a_thousand_named_errors():
     env, found = make_env("mosaic/tictactoe"), Counter()
     replies = iter(())

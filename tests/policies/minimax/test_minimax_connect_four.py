@@ -279,7 +279,6 @@ def test_games_differ_by_seed_and_by_nothing_else():
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_perfect_play_wins_as_first_against_everybody():
     env = make_env("classic/connect_four_v3")
     for seed, opponent in enumerate(["random", "minimax:depth=4", "minimax"]):

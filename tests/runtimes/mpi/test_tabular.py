@@ -124,7 +124,6 @@ def worth_of_greedy(mdp, values):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_server_learns_as_well_as_one_learner():
     lake = find_twin(EnvironmentConfig(env_id="gym/FrozenLake-v1"))
     # So small a rate that chance no longer decides between near equal actions: 100 of 100 single learners and

@@ -204,7 +204,6 @@ def test_a_process_recorded_in_an_earlier_boot_is_left_alone(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_session_works_and_leaves_nothing() -> None:
     import ray
 

@@ -81,7 +81,6 @@ def test_actors_learn_what_threads_learn_to_the_last_bit(training, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_killed_actor_is_replaced_and_no_step_is_lost_or_done_twice(training, monkeypatch, capsys):
     import ray
 
@@ -113,7 +112,6 @@ class Doomed(tabular_ray.TabularActor):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_share_that_kills_every_actor_ends_the_run(ray_up, monkeypatch):
     import ray
 
@@ -146,7 +144,6 @@ def run_config(runtime, env_id="classic/tictactoe_v3", **resources):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_run_on_ray_is_killed_resumed_finishes_and_leaves_nothing(tmp_path):
     run = Trainer(tmp_path).submit(run_config("ray"))
     for event in run.events(follow=True):

@@ -147,7 +147,6 @@ def test_a_client_reads_a_degraded_health(home: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_one_bad_byte_in_the_index_does_not_stop_the_queue(home: Path) -> None:
     """In every place that holds text, while a server looks at the queue."""
     trainer = Trainer(home)

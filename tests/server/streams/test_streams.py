@@ -29,7 +29,6 @@ def seqs(run: RemoteRun, after_seq: int = 0) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_from_any_point_on(home: Path) -> None:
     with ServerProcess(home) as server, server.client() as client:
         run = client.submit(toy(iterations=1200))
@@ -66,7 +65,6 @@ def test_unknown_and_deleted_runs(home: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_killed_server_is_found_again(home: Path) -> None:
     """SIGKILL in the middle of the stream; the client takes it up where it was, at the next server."""
     with reserved_port() as port, ServerProcess(home, port) as first, first.client() as client:

@@ -260,7 +260,6 @@ CROWD = (
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_many_processes_share_one_index_even_while_it_is_lost_again_and_again(store):
     command = [sys.executable, "-c", CROWD, str(store.home), str(Path(__file__).parents[3])]
     crowd = [subprocess.Popen([*command, f"p{n}"], stderr=subprocess.PIPE, text=True) for n in range(4)]

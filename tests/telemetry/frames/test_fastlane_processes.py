@@ -148,7 +148,6 @@ def lines_ready(started: Program) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_two_runs_at_once(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.mkdir()

@@ -103,7 +103,6 @@ def test_keys_held_in_two_browsers_move_two_paddles(tab: Tab, other: Tab, server
     other.check()
 
 
-@pytest.mark.chosen
 @pytest.mark.skipif(not (shutil.which("stockfish") or Path("/usr/games/stockfish").exists()), reason="no stockfish")
 def test_stockfish_answers_opening_moves(tab: Tab, server: WebServer) -> None:
     match_id = open_match(server, "classic/chess_v6", {"player_0": "human", "player_1": "stockfish:skill=0,nodes=500"})

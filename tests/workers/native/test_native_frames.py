@@ -64,7 +64,6 @@ def test_nobody_looks_and_nothing_is_drawn(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_real_run_is_seen_from_another_process_and_its_death_too(tmp_path):
     run = Trainer(tmp_path).submit(cartpole(10**9))
     with looking(run) as reader:

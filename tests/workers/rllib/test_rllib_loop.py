@@ -123,7 +123,6 @@ def test_a_changed_learning_rate_counts_from_the_first_update_after_a_resume(tmp
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_run_goes_on_with_another_number_of_runners(tmp_path):
     life = Life(tmp_path, "gym/CartPole-v1", "ppo", steps=100, params={"observation_filter": "MeanStdFilter"})
     life.run()

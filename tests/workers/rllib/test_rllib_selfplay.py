@@ -100,7 +100,6 @@ def test_what_snapshots_do_does_not_reach_the_learner(tmp_path):
     assert rows == {"learner": steps}
 
 
-@pytest.mark.chosen
 def test_a_league_goes_on_where_it_was(tmp_path):
     with league(tmp_path) as (self_play, algo):
         go_on(self_play, algo, 2)

@@ -136,7 +136,6 @@ def _ray_processes(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_an_interrupt_saves_and_leaves_no_ray_behind(tmp_path):
     folder = new_folder(tmp_path, run_config("rllib", SMALL, training={"algorithm": "ppo", "total_timesteps": 10**9}))
     with Hosted(folder) as host:

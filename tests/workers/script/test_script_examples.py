@@ -95,7 +95,6 @@ def run_example(tmp_path, name, *words):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_the_script_of_sb3_reports_and_its_model_plays(tmp_path, monkeypatch):
     from mosaic import evaluate
 

@@ -27,7 +27,6 @@ FOUR = {"env_id": "classic/connect_four_v3"}
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_every_declared_capability_is_proven(short_runs_here):
     config = run_config(
         "tabular",

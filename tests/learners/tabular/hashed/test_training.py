@@ -188,7 +188,6 @@ def score(tensors, seat, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_self_play_learns_to_beat_random():
     """One-step backups need many games here: 61 % after 3 million moves, 73 % after 10 million (means of 4 seeds)."""
     options = TabularOptions(

@@ -263,7 +263,6 @@ def test_patterns_and_steps_of_an_evaluation_are_what_was_asked() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_tournament_in_the_browser(tab: Tab) -> None:
     page = tab.open("/evaluate")
     expect(page.locator(".e-entrant")).to_have_count(2)

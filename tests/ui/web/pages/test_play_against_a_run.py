@@ -25,7 +25,6 @@ def run_id(server: WebServer) -> str:
     return made
 
 
-@pytest.mark.chosen
 def test_the_person_sits_where_it_does_not(tab: Tab, run_id: str) -> None:
     page = tab.open(f"/runs/{run_id}")
     page.get_by_role("link", name="Play against it").click()

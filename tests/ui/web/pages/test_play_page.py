@@ -51,7 +51,6 @@ def other(chromium: Browser, server: WebServer) -> Iterator[Tab]:
     tab.close()
 
 
-@pytest.mark.chosen
 def test_a_newcomer_plays_tictactoe_and_replays_it(tab: Tab, server: WebServer) -> None:
     page = tab.open("/play")
     page.locator(".p-card", has_text="Tic-tac-toe").click()

@@ -104,7 +104,6 @@ def test_alerts_stay_after_the_end(tab: Tab, server: WebServer) -> None:
     tab.check()
 
 
-@pytest.mark.chosen
 def test_a_closer_look_asks_for_its_own_points(tab: Tab, server: WebServer) -> None:
     run_id = server.submit(toy(3000, name="closely"))
     Trainer(server.home).run(run_id).wait(60)
@@ -145,7 +144,6 @@ def test_what_changes_is_shown_without_a_reload(tab: Tab, server: WebServer) -> 
     tab.check()
 
 
-@pytest.mark.chosen
 def test_twenty_runs_in_one_chart(tab: Tab, server: WebServer) -> None:
     first, *others = told(server, 20, "twenty")
     asked: list[str] = []

@@ -32,7 +32,6 @@ def told(server: WebServer, env: str, name: str, scores: list[float], noise: flo
     return made
 
 
-@pytest.mark.chosen
 def test_methods_are_compared_over_seeds_and_envs(tab: Tab, phone: Tab, server: WebServer) -> None:
     runs = [
         *told(server, "gym/CartPole-v1", "calm", [300.0, 400.0, 450.0, 500.0], 0.1),
@@ -68,6 +67,7 @@ def test_methods_are_compared_over_seeds_and_envs(tab: Tab, phone: Tab, server: 
     phone.check()
 
 
+@pytest.mark.chosen
 def test_a_selection_that_cannot_be_compared_says_what_it_needs(tab: Tab, server: WebServer) -> None:
     first, second = told(server, "gym/CartPole-v1", "alike", [1.0, 2.0], 0.3)
     (other,) = told(server, "gym/Acrobot-v1", "elsewhere", [3.0], 0.5)

@@ -107,7 +107,6 @@ def test_a_preset_backs_nothing_but_what_was_tried(changed: dict[str, Any]) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_seed_tags_and_name_reach_the_run(tab: Tab, server: WebServer) -> None:
     page = tab.open("/train?env=gym/CartPole-v1")
     command = page.locator(".m-cmd code")

@@ -41,7 +41,6 @@ def test_options_are_basic_first_and_found_by_words(tab: Tab) -> None:
     tab.check()
 
 
-@pytest.mark.chosen
 def test_advice_is_followed_by_pressing_a_button(tab: Tab) -> None:
     page = tab.open("/train?env=classic/connect_four_v3")
     start = page.get_by_role("button", name="Start training")

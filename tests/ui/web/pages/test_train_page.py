@@ -230,7 +230,6 @@ def test_a_picture_takes_many_steps_and_one_drawing(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-@pytest.mark.chosen
 def test_a_newcomer_trains_tic_tac_toe_from_the_form(tab: Tab, server: WebServer) -> None:
     page = tab.open("/train")
     expect(page.locator(".t-env[aria-pressed=true]")).to_contain_text("Tictactoe")

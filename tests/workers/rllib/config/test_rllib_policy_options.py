@@ -36,23 +36,33 @@ SWITCHED = ("use_kl_loss", "double_q")
 NETWORK = {"fcnet_hiddens": [7], "fcnet_activation": "relu", "head_fcnet_hiddens": [5], "head_fcnet_activation": "tanh"}
 
 
-def learner_of(tmp_path, algorithm, **own):
+@pytest.fixture
+def learner_of(tmp_path):
+    """Build the learner of a run in which one agent has options of its own; what learners started ends with the test."""
     from mosaic.workers.rllib.config.build import configure
     from mosaic.workers.rllib.env.env import make_rllib_env
 
-    setup = make_setup(
-        tmp_path,
-        SPREAD,
-        algorithm,
-        policy_configuration="independent",
-        policies={"agent_1": own},
-        env_options={"continuous_actions": "free_log_std" in own.get("network", {})},
-    )
-    env = make_rllib_env(setup.env_config)
-    try:
-        return setup.options, configure(setup).build_learner(env=env)
-    finally:
-        env.close()
+    learners = []
+
+    def build(algorithm, **own):
+        setup = make_setup(
+            tmp_path,
+            SPREAD,
+            algorithm,
+            policy_configuration="independent",
+            policies={"agent_1": own},
+            env_options={"continuous_actions": "free_log_std" in own.get("network", {})},
+        )
+        env = make_rllib_env(setup.env_config)
+        try:
+            learners.append(configure(setup).build_learner(env=env))
+        finally:
+            env.close()
+        return setup.options, learners[-1]
+
+    yield build
+    for learner in learners:
+        learner.shutdown()
 
 
 def rates(learner, module):
@@ -66,11 +76,11 @@ def tensors(learner, module):
 
 
 @pytest.mark.parametrize("algorithm", sorted(POLICY_OPTIONS))
-def test_every_option_is_in_the_learners_configuration_of_its_policy_alone(tmp_path, algorithm):
+def test_every_option_is_in_the_learners_configuration_of_its_policy_alone(tmp_path, learner_of, algorithm):
     names = POLICY_OPTIONS[algorithm].options
     run = make_setup(tmp_path, SPREAD, algorithm).options
     own = {name: not getattr(run, name) if name in SWITCHED else OTHERS[name] for name in names}
-    options, learner = learner_of(tmp_path, algorithm, **own, network={"fcnet_hiddens": [7]})
+    options, learner = learner_of(algorithm, **own, network={"fcnet_hiddens": [7]})
     mine, others = learner.config.get_config_for_module("agent_1"), learner.config.get_config_for_module("agent_0")
     for name in names:
         assert getattr(mine, name) == own[name] != getattr(options, name), name
@@ -94,11 +104,11 @@ def test_every_option_is_in_the_learners_configuration_of_its_policy_alone(tmp_p
     assert not any(7 in shape for shape in tensors(learner, "agent_0").values())
 
 
-def test_every_option_of_a_network_is_in_its_module_alone(tmp_path):
+def test_every_option_of_a_network_is_in_its_module_alone(learner_of):
     more = {"use_lstm": True, "lstm_cell_size": 9, "max_seq_len": 6, "vf_share_layers": True, "free_log_std": True}
     more |= {"conv_filters": [[4, 3, 1]], "conv_activation": "tanh"}  # read only where agents see pictures
     assert set(NETWORK | more) == set(POLICY_OPTIONS["ppo"].network)
-    _, learner = learner_of(tmp_path, "ppo", network=NETWORK | more)
+    _, learner = learner_of("ppo", network=NETWORK | more)
     mine, others = learner.module["agent_1"], learner.module["agent_0"]
     for name, value in (NETWORK | more).items():
         assert mine.model_config[name] == value, name
@@ -114,8 +124,8 @@ def test_every_option_of_a_network_is_in_its_module_alone(tmp_path):
 @pytest.mark.parametrize(
     ("algorithm", "name", "value"), [("dqn", "dueling", False), ("dqn", "num_atoms", 5), ("sac", "twin_q", False)]
 )
-def test_options_that_shape_other_networks(tmp_path, algorithm, name, value):
-    _, learner = learner_of(tmp_path, algorithm, network={name: value})
+def test_options_that_shape_other_networks(learner_of, algorithm, name, value):
+    _, learner = learner_of(algorithm, network={name: value})
     assert len(tensors(learner, "agent_1")) != len(tensors(learner, "agent_0")) or name == "num_atoms"
     assert tensors(learner, "agent_1") != tensors(learner, "agent_0")
     assert getattr(learner.config.get_config_for_module("agent_1"), name) == value

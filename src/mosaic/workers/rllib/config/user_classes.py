@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -140,10 +141,11 @@ def send_by_value(code: object) -> None:
     file = getattr(module, "__file__", None)
     if file is None or not _is_local(file):
         return
-    folder = Path(file).resolve().parent
+    resolved = cache(os.path.realpath)  # thousands of modules lie in a few hundred folders
+    folder = resolved(os.path.dirname(file))
     for each in list(sys.modules.values()):
         beside = getattr(each, "__file__", None)
-        if beside is not None and Path(beside).resolve().parent == folder and _is_local(beside):
+        if beside is not None and resolved(os.path.dirname(beside)) == folder and _is_local(beside):
             cloudpickle.register_pickle_by_value(each)  # type: ignore[no-untyped-call]
 
 
