@@ -38,7 +38,7 @@ NETWORK = {"fcnet_hiddens": [7], "fcnet_activation": "relu", "head_fcnet_hiddens
 
 @pytest.fixture
 def learner_of(tmp_path):
-    """Build the learner of a run in which one agent has options of its own; what learners started ends with the test."""
+    """Build learners of runs in which one agent has options of its own; their threads end with the test."""
     from mosaic.workers.rllib.config.build import configure
     from mosaic.workers.rllib.env.env import make_rllib_env
 
