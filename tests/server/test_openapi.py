@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 
 NOT_EVEN_HTTP = "Invalid HTTP request received."  # uvicorn's own words
 NEEDS_A_LIVING_RUN = {f"POST /runs/{{ref}}/{verb}" for verb in ("pause", "resume", "checkpoint")}
+SELDOM_RIGHT = {"POST /runs", "PATCH /runs/{ref}"}  # among a few examples, no body that fits
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +109,7 @@ def test_no_request_makes_the_server_fail(server: ServerProcess, session: reques
     seen = hammer(server, session, examples)
     assert len(seen) >= 18
     refused = {label for label, statuses in seen.items() if min(statuses) >= 300}
-    assert {label for label in refused if not any(name in label for name in NOBODY_BEGAN)} <= NEEDS_A_LIVING_RUN
+    expected = NEEDS_A_LIVING_RUN | (SELDOM_RIGHT if examples < 8 else set())
+    assert {label for label in refused if not any(name in label for name in NOBODY_BEGAN)} <= expected
     assert 404 in seen["GET /runs/{ref}"]
     assert {run.state for run in Trainer(server.home).summaries()} <= {"queued", "stopped"}

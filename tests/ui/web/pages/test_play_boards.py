@@ -175,7 +175,6 @@ def test_what_a_policy_would_play_is_drawn_on_the_board(tab: Tab, server: WebSer
     tab.check()
 
 
-@pytest.mark.chosen
 def test_a_position_of_a_replay_is_played_on(tab: Tab, server: WebServer) -> None:
     episode = play_episode(make_env("mosaic/tictactoe"), {"*": "random"}, 3)
     opened = server.api.post("/replays", json={"episode": episode_to_json(episode)}).raise_for_status().json()
