@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mosaic.store.checkpoints import best_first, list_checkpoints
 from mosaic.store.errors import DamagedError
-from mosaic.store.index.summary import RunSummary, last_evaluation, last_metrics, start_message
+from mosaic.store.index.summary import RunSummary, headline, last_evaluation, last_metrics, start_message
 from mosaic.store.labels import read_labels
 from mosaic.store.logs import Stream, WorkerLog
 from mosaic.store.run_folder import RunFolder
@@ -121,6 +121,8 @@ class RunDetails(LabelledRun):
     last_evaluation: tuple[dict[str, Any], ...] = Field(
         (), description="Events of the newest evaluation, one per opponent."
     )
+    measure: str = Field("", description="Metric that tells how good its policies are: in self-play not the return.")
+    score: float | None = Field(None, description="Last value of that metric.")
     last_seq: int = Field(description="Of the newest stored event; 0 where there is none.")
     checkpoints: tuple[CheckpointRow, ...]
     exit: int | None
@@ -186,6 +188,7 @@ def details_of(folder: RunFolder) -> RunDetails:
     best = {checkpoint.path for checkpoint in best_first(checkpoints)[:1]}
     config, labels = _config(folder), read_labels(folder)
     attempts = tuple(AttemptRow.model_validate(attempt, from_attributes=True) for attempt in state.attempts)
+    measure, score = headline(folder.metrics, metrics, self_play=config.get("policy_configuration") == "self_play")
     return RunDetails(
         run_id=folder.run_id,
         name=str(config.get("name") or "") if labels.name is None else labels.name,
@@ -199,6 +202,8 @@ def details_of(folder: RunFolder) -> RunDetails:
         env_steps=metrics.env_steps,
         last_metric=dict(metrics.event) or None,
         last_evaluation=tuple(dict(event) for event in last_evaluation(folder.metrics)),
+        measure=measure,
+        score=score,
         last_seq=last_seq(folder),
         checkpoints=tuple(
             CheckpointRow(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import Json
 from mosaic.evaluation.across_envs import StudyDocument, compare_methods, parse_range
-from mosaic.ui.cli.group_results import Group, differences, env_key, flatten, shared_name, short_key
+from mosaic.ui.cli.group_results import Group, differences, env_key, flatten, measure_name, shared_name, short_key
 from mosaic.ui.cli.output import interval, note, print_table
 from mosaic.ui.study_files import HEADS, SUFFIXES, no_format, write_study
 from mosaic.ui.web.data.chart_groups import measure_title
@@ -118,6 +118,18 @@ def _need(groups: Sequence[ScoredGroup]) -> str:
     """Return what a selection lacks, whichever way its methods are told apart; empty where it lacks nothing."""
     if not groups:
         return "None of the selected runs has a score yet."
+    if mixed := _several_measures(groups):
+        return mixed
+    if len(groups) == 1:
+        return (
+            f"The selected runs differ in nothing but their seed: all are of {_method(groups[0], ALGORITHM, groups)} "
+            f"in {groups[0].env}. Select runs of another method or another environment too."
+        )
+    return ""
+
+
+def _several_measures(groups: Sequence[ScoredGroup]) -> str:
+    """Return which measures the runs of one env have where there are several; empty where all have the same."""
     for env in dict.fromkeys(group.env for group in groups):
         measures = sorted({group.measure for group in groups if group.env == env})
         if len(measures) > 1:
@@ -125,11 +137,6 @@ def _need(groups: Sequence[ScoredGroup]) -> str:
                 f"Runs in {env} are scored by different measures: {' and '.join(measures)}. "
                 "Select runs that are scored by the same one."
             )
-    if len(groups) == 1:
-        return (
-            f"The selected runs differ in nothing but their seed: all are of {_method(groups[0], ALGORITHM, groups)} "
-            f"in {groups[0].env}. Select runs of another method or another environment too."
-        )
     return ""
 
 
@@ -174,10 +181,16 @@ class MethodComparison(NamedTuple):
 
 def study_of(groups: Sequence[Group], by: str | None, normalize: Sequence[str], out: Path | None) -> MethodComparison:
     """Compare groups of runs as the command line asks, and write what it asks for."""
-    scored = [ScoredGroup(each.env, each.label, each.config, each.scores) for each in groups]
+    scored = [
+        ScoredGroup(each.env, each.label, each.config, each.scores, measure_name(each.measure)) for each in groups
+    ]
     if out is not None and out.suffix not in SUFFIXES:
         raise no_format(out)
     asked = by is not None or bool(normalize) or out is not None
+    if mixed := _several_measures(scored):
+        if asked:
+            raise InputError(mixed)
+        return MethodComparison(None, mixed)
     try:
         study = make_study(scored, by or ALGORITHM, dict(map(parse_range, normalize)))
     except SeveralGroupsError as error:

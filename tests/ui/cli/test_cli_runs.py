@@ -257,6 +257,26 @@ def test_groups_and_envs_are_compared_and_not_pooled(mosaic, runs_here):
     assert "2 different envs" in shown.err
 
 
+def test_self_play_is_compared_by_its_rating(mosaic, runs_here):
+    """The return of both sides together tells nothing about how strong they are."""
+    train = ["train", "classic/tictactoe_v3", "--worker", "native", "--steps", "20000", "--json", "--seeds", "2"]
+    for name, rate in (("slow", "0.0001"), ("quick", "0.003")):
+        assert mosaic(*train, "--name", name, "--set", f"training.params.learning_rate={rate}").code == 0
+    found = json.loads(mosaic("runs", "compare", "slow", "quick", "--json").out)
+    assert {row["measure"] for row in found["runs"]} == {"policies/learner/rating"}
+    assert [row["scores"] for row in found["groups"]] == [
+        [row["score"] for row in found["runs"][:2]],
+        [row["score"] for row in found["runs"][2:]],
+    ]
+    assert all(score > 1000 for row in found["groups"] for score in row["scores"])
+    assert [(pair["first"], pair["second"]) for pair in found["comparisons"]] == [
+        (found["groups"][0]["group"], found["groups"][1]["group"])
+    ]
+    shown = mosaic("runs", "compare", "slow", "quick")
+    assert "classic/tictactoe_v3: last rating" in shown.out
+    assert "mosaic tournament" in shown.err
+
+
 def test_archive_delete_import_and_reindex(mosaic, tmp_path, runs_here):
     run = json.loads(mosaic(*TOY, "--steps", "300", "--json").out)["run_id"]
     assert mosaic("runs", "archive", run, "--out", str(tmp_path / "one.tar.gz")).code == 0

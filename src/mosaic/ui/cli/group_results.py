@@ -8,13 +8,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
 
 from mosaic.core.ids import Json
+from mosaic.store.index.summary import REWARD
 from mosaic.ui.cli.backend import BackendRun
 
 if TYPE_CHECKING:
     from mosaic.store.views import RunDetails, RunRow
 
 
-METRIC = "episode_reward_mean"
 _BUCKETS = 200
 
 
@@ -64,8 +64,9 @@ class Group(NamedTuple):
     name: str  # the group's id
     env: str
     runs: list[BackendRun]
-    scores: list[float]  # of the runs that reported one
+    scores: list[float]  # of the runs that have one
     config: Mapping[str, Json]  # of the group's first run
+    measure: str  # metric that the scores are values of
     run_names: list[str]  # as they are now: a run can be renamed
 
     @property
@@ -81,14 +82,21 @@ class Group(NamedTuple):
             "group": self.name,
             "label": self.label,
             "env": self.env,
-            "metric": METRIC,
+            "metric": self.measure,
             "runs": [run.id for run in self.runs],
             "scores": self.scores,
             "mean": finite_mean(self.scores),
             "iqm": found.mean,
             "iqm_ci95": found.ci95,
-            "curve": group_curve(self.runs),
+            "curve": group_curve(self.runs, self.measure),
         }
+
+
+def measure_name(metric: str) -> str:
+    """Return what a metric measures, whichever policy it is of: rating for policies/learner/rating."""
+    from mosaic.ui.web.data.chart_groups import measure_title
+
+    return metric if metric == REWARD else measure_title(metric).lower()
 
 
 def shared_name(names: Sequence[str]) -> str:
@@ -129,17 +137,15 @@ def _without_number(name: str) -> str:
 
 
 def make_groups(runs: Sequence[BackendRun], details: Sequence[RunDetails], groups: Sequence[str]) -> list[Group]:
-    """Group runs that share env, settings and seed group; `groups` holds the seed group of each run, or ""."""
-
-    found: dict[tuple[str, str], Group] = {}
+    """Group runs that share env, settings, measure and seed group; `groups` has the seed group of each run, or ""."""
+    found: dict[tuple[str, str, str], Group] = {}
     for run, shown, group in zip(runs, details, groups, strict=True):
-        key = (group, settings_key(shown.config))
-        put = found.setdefault(key, Group(group, env_key(shown.config), [], [], shown.config, []))
+        key = (group, settings_key(shown.config), shown.measure)
+        put = found.setdefault(key, Group(group, env_key(shown.config), [], [], shown.config, shown.measure, []))
         put.runs.append(run)
         put.run_names.append(shown.name)
-        score = (shown.last_metric or {}).get(METRIC)
-        if score is not None:
-            put.scores.append(float(score))
+        if shown.score is not None:
+            put.scores.append(shown.score)
     names = [group.name for group in found.values()]  # a search id is shared by all of its trials
     return [
         each if each.name and names.count(each.name) == 1 else each._replace(name=each.runs[0].id)
@@ -148,12 +154,12 @@ def make_groups(runs: Sequence[BackendRun], details: Sequence[RunDetails], group
 
 
 def compare_groups(groups: Sequence[Group]) -> list[ComparisonDocument]:
-    """Return one document per pair of groups in the same env."""
+    """Return one document per pair of groups in the same env with the same measure."""
     from mosaic.evaluation.statistics import estimate_difference, estimate_improvement
 
     found: list[ComparisonDocument] = []
     for first, second in combinations(groups, 2):
-        if first.env == second.env:
+        if first.env == second.env and measure_name(first.measure) == measure_name(second.measure):
             difference = estimate_difference(first.scores, second.scores)
             improvement = estimate_improvement(first.scores, second.scores)
             found.append(
@@ -170,7 +176,7 @@ def compare_groups(groups: Sequence[Group]) -> list[ComparisonDocument]:
     return found
 
 
-def group_curve(runs: Sequence[BackendRun], metric: str = METRIC) -> CurveColumns:
+def group_curve(runs: Sequence[BackendRun], metric: str) -> CurveColumns:
     import numpy as np
 
     from mosaic.telemetry.curves.seed_groups import group_curves
@@ -200,12 +206,11 @@ def show_groups(groups: Sequence[GroupDocument], pairs: Sequence[ComparisonDocum
     from mosaic.ui.cli.output import interval, note, out, print_table
 
     labels = group_labels(groups)
-    envs = list(dict.fromkeys(each["env"] for each in groups))
-    for env in envs:
-        here = [each for each in groups if each["env"] == env]
+    for env, measure in dict.fromkeys((each["env"], measure_name(each["metric"])) for each in groups):
+        here = [each for each in groups if (each["env"], measure_name(each["metric"])) == (env, measure)]
         rows = [[labels[each["group"]], len(each["scores"]), interval(each["iqm"], each["iqm_ci95"])] for each in here]
         columns = ["group", "seeds", "interquartile mean (95 %)"]
-        print_table(f"{env}: last {METRIC}", columns, rows, columns[1:])
+        print_table(f"{env}: last {measure}", columns, rows, columns[1:])
         compared = [
             [
                 f"{labels[pair['first']]} − {labels[pair['second']]}",
@@ -213,7 +218,7 @@ def show_groups(groups: Sequence[GroupDocument], pairs: Sequence[ComparisonDocum
                 interval(pair["probability_of_improvement"], pair["probability_of_improvement_ci95"], digits=2),
             ]
             for pair in pairs
-            if pair["env"] == env
+            if pair["env"] == env and pair["first"] in {each["group"] for each in here}
         ]
         if compared:
             columns = ["groups", "difference (95 %)", "P(first > second)"]

@@ -174,8 +174,9 @@ def compare(
     """Compare runs: results, settings that differ, and statistics over seeds and envs.
 
     A seed group's id, or the --name it was trained with, means all of its runs. Runs that differ in nothing but
-    their seed form one group; groups of one env are compared by the interquartile mean of their last rewards, its
-    difference and the probability that a run of the first group scores higher, each with a 95 % bootstrap interval.
+    their seed form one group; groups of one env are compared by the interquartile mean of their last scores (the
+    reward; in self-play the rating), its difference and the probability that a run of the first group scores
+    higher, each with a 95 % bootstrap interval.
     Over several envs, methods are compared as the package rliable does, with scores normalized per env.
     """
     from mosaic.ui.cli.backend import open_backend
@@ -184,6 +185,7 @@ def compare(
         differences,
         group_labels,
         make_groups,
+        measure_name,
         runs_asked_for,
         show_groups,
     )
@@ -208,6 +210,8 @@ def compare(
             "state": str(details.state),
             "env_steps": details.env_steps,
             "episode_reward_mean": (details.last_metric or {}).get("episode_reward_mean"),
+            "measure": details.measure,
+            "score": details.score,
         }
         for details in shown
     ]
@@ -224,11 +228,14 @@ def compare(
             }
         )
         return
-    figures = ["env_steps", "episode_reward_mean"]
+    figures = {"env_steps": "env_steps", "episode_reward_mean": "episode_reward_mean"}
+    measures = {details.measure for details in shown} - set(figures)
+    if measures:
+        figures["score"] = measure_name(min(measures)) if len(measures) == 1 else "score"
     rows = [
         [row["run_id"], row["name"] or "–", row["state"], *(_figure(row[name]) for name in figures)] for row in results
     ]
-    print_table("Results", list(results[0]), rows, figures)
+    print_table("Results", ["run_id", "name", "state", *figures.values()], rows, [*figures.values()])
     labels = group_labels(together)
     if len(made) < len(shown):  # one column per group: its runs differ only in their seeds
         differing = differences([group.config for group in made])
@@ -241,7 +248,9 @@ def compare(
     show_groups(together, pairs)
     show_study(compared, len({group.env for group in made}))
     if any(details.config.get("policy_configuration") == "self_play" for details in shown):
-        note("In self-play the reward does not measure strength. Let them play: mosaic tournament ENV run:A run:B")
+        note(
+            "A rating of self-play is against the run's own snapshots. Let runs play: mosaic tournament ENV run:A run:B"
+        )
 
 
 def _figure(value: object) -> str:
