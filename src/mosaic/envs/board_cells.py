@@ -75,6 +75,14 @@ def board_cells(env: Env) -> Cells:
     return () if board is None else board.cells
 
 
+def san_of(env: Env, move: str) -> str:
+    """Return a legal move of chess, given as e2e4, as players write it (e4); "" for other games."""
+    if split_version(env.spec.env_id)[0] != "classic/chess":
+        return ""
+    board = innermost(env).board
+    return str(board.san(board.parse_uci(move)))
+
+
 def _own_board(env_id: EnvID, raw: Any) -> Board | None:
     """Read the description that a user's env has."""
     given = (getattr(raw, "metadata", None) or {}).get("board")

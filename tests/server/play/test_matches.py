@@ -157,6 +157,28 @@ def test_a_policy_with_a_memory_advises_a_person_who_plays(client: TestClient, m
             assert (told["agent"], told["thoughts"][0]["label"]) == (f"player_{2 if step == 3 else 1}", "cell 4")
 
 
+class _AnyMove(_Recalling):
+    def explain(self, turn: Turn) -> dict[AgentID, Explanation]:
+        return {agent: Explanation(np.ones(len(mask)), None) for agent, mask in turn.action_masks.items()}
+
+
+def test_advice_in_chess_is_written_as_players_write_it(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advice, "load_policy", lambda *asked: _AnyMove())
+    match_id = open_match(client, "classic/chess_v6", {"*": "human"})
+    with screen(client, match_id) as seat:
+        for departure, arrival in (("e2", "e4"), ("d7", "d5")):
+            seat.move(departure, arrival)
+        seat.send("thoughts", on=True)
+        found = seat.until(lambda s: s["step"] == 2 and s["advice"] is not None)["advice"]["thoughts"]
+    assert len(found) == advice.MOST_ROWS
+    assert all(len(thought["places"]) == 2 for thought in found)
+    written = {thought["label"]: thought["san"] for thought in found}
+    known = {"e4d5": "exd5", "e4e5": "e5", "g1f3": "Nf3", "b1c3": "Nc3", "f1b5": "Bb5+", "a2a3": "a3", "d1h5": "Qh5"}
+    shared = written.keys() & known.keys()
+    assert shared
+    assert {move: written[move] for move in shared} == {move: known[move] for move in shared}
+
+
 def test_words_for_a_policy_that_is_refused(client: TestClient) -> None:
     match_id = open_match(client, TICTACTOE, {"player_1": "human", "player_2": "minimax"})
     with screen(client, match_id) as seat:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Turn
+from mosaic.envs.board_cells import san_of
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import Explains, Explanation, PolicyController, explains_from_memory
 from mosaic.policies.registry import load_policy
@@ -26,6 +27,7 @@ class Thought:
     label: str
     probability: float
     visits: int | None = None  # simulations of a policy that searches
+    san: str = ""  # of chess, as players write it
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,9 @@ class Advisors:
             return Advice(
                 agent, policy, note=f"{policy} has a memory, and this episode is too large to be read from its start."
             )
-        return self._ask(agent, policy, turn, controller, names)
+        advice = self._ask(agent, policy, turn, controller, names)
+        written = tuple(replace(each, san=san_of(runner.env, each.label)) for each in advice.thoughts)
+        return replace(advice, thoughts=written)
 
     def _ask(
         self, agent: AgentID, policy: PolicyID, turn: Turn, found: PolicyController, names: Mapping[int, str]

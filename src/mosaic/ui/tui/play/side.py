@@ -96,7 +96,7 @@ def _choices(view: MatchView, chosen: int, most: int) -> list[Text]:
 
 def _advice(advice: AdviceView) -> list[Text]:
     lines = [Text(f"Advice of {advice.policy}", _TITLE, no_wrap=True, overflow="ellipsis")]
-    lines += [Text(f"{thought.probability:>4.0%} {thought.label}") for thought in advice.thoughts[:5]]
+    lines += [Text(f"{thought.probability:>4.0%} {thought.san or thought.label}") for thought in advice.thoughts[:5]]
     if advice.value is not None:
         lines.append(Text(f"value {advice.value:.3g}"))
     if advice.note:

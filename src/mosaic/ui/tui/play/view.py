@@ -66,6 +66,7 @@ class MoveView(_Part):
 class ThoughtView(_Part):
     label: str
     probability: float
+    san: str = ""  # of chess, as players write it
 
 
 class AdviceView(_Part):

@@ -101,7 +101,7 @@ export default {
       <div class="m-body" v-if="s.thinking"><template v-if="s.advice">
         <p class="m-note">{{ labels[s.advice.policy] ?? s.advice.policy }} for {{ s.advice.agent }}</p>
         <p v-if="s.advice.note" class="m-note">{{ s.advice.note }}</p>
-        <div class="stack gap-1"><div v-for="(t, i) in s.advice.thoughts" class="p-prob" :class="{best: i === 0}"><span class="clip">{{ t.label }}</span><span class="track"><i :style="{width: t.probability * 100 + '%'}"></i></span><span class="num">{{ share(t) }}</span></div></div>
+        <div class="stack gap-1"><div v-for="(t, i) in s.advice.thoughts" class="p-prob" :class="{best: i === 0}"><span class="clip">{{ t.san || t.label }}</span><span class="track"><i :style="{width: t.probability * 100 + '%'}"></i></span><span class="num">{{ share(t) }}</span></div></div>
         <p v-if="s.advice.thoughts.some((t) => t.visits)" class="m-note">Numbers are simulations of the search.</p>
         <p v-if="s.advice.value !== null" class="row between small"><span class="muted">{{ valueWords }}</span><b>{{ number(s.advice.value) }}</b></p></template>
         <p v-else class="m-note">Nothing to judge yet.</p></div>
