@@ -176,3 +176,9 @@ def test_whoever_asks_is_spared() -> None:
     me = look(os.getpid())
     assert me is not None
     assert end_all(lambda: {me}, monotonic() + 60) == []
+
+
+def test_the_supervisor_imports_nothing_heavy_before_it_starts_the_worker() -> None:
+    """Users wait for the first attempt: pydantic alone would take twice as long as everything before it."""
+    code = "import sys, mosaic.runs.supervisor; print(*{'pydantic', 'numpy', 'yaml', 'asyncio'} & sys.modules.keys())"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == []

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mosaic.core.errors import MosaicError
-from mosaic.runs.lifecycle import LONGEST_PATIENCE_S, CheckpointAsked, Event, PauseAsked, ResumeAsked, StopAsked
 from mosaic.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from mosaic.runs.lifecycle import Order
+    from mosaic.runs.lifecycle import Event, Order
 
 
 class RunNotAliveError(MosaicError):
@@ -61,6 +60,8 @@ def _not_alive(folder: RunFolder, command: Order) -> RunNotAliveError:
 
 def read_command(line: bytes, now_s: float) -> Event:
     """Parse a command line; raise ValueError, with a message, if it is not a known command."""
+    from mosaic.runs.lifecycle import CheckpointAsked, PauseAsked, ResumeAsked, StopAsked  # imports pydantic
+
     message = json.loads(line)
     if not isinstance(message, dict):
         raise ValueError("a command is a JSON object")
@@ -78,6 +79,8 @@ def read_command(line: bytes, now_s: float) -> Event:
 
 
 def _patience(message: Mapping[str, object]) -> float | None:
+    from mosaic.runs.lifecycle import LONGEST_PATIENCE_S
+
     given = message.get("patience_s")
     if given is None:
         return None
