@@ -182,6 +182,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.set_threshold(2000, 10, 50)  # libraries that tests import are there to stay too
     gc.enable()
 
 
