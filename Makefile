@@ -13,7 +13,7 @@ BENCHMARKS ?= runner inference serving runs tabular ppo dqn continuous imitation
 # The tests start hundreds of Python processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo setup warm system check format lint types imports fast suite test test-all test-portable test-generic test-docs bench bench-smoke docs clean
+.PHONY: demo setup warm system check format lint types imports fast suite test test-all test-portable test-generic test-docs bench bench-full bench-smoke docs clean
 
 demo: setup
 	$(BIN)/mosaic demo
@@ -85,9 +85,13 @@ test-docs: warm
 	$(BIN)/python -m pytest -n $(WORKERS) tests/docs/test_executed_commands.py tests/docs/test_examples.py \
 	  tests/docs/test_site.py tests/test_example_plugin.py
 
-# Each benchmark runs even if one before it has failed; the report names those that have.
+# One repeat and short forms. Each benchmark runs even if one before it has failed; the report names those that have.
 bench: warm
-	$(BIN)/mosaic bench $(BENCHMARKS) --out build/benchmarks
+	$(BIN)/mosaic bench $(BENCHMARKS) --quick --out build/benchmarks
+
+# The published figures: more than a day on two cores.
+bench-full: warm
+	$(BIN)/mosaic bench $(BENCHMARKS) --with-peers --out build/benchmarks-full
 
 # Small rows with loose goals: tables and networks learn, nothing is far slower than it was, and the report is whole.
 bench-smoke: setup

@@ -1,6 +1,6 @@
 """Benchmark of continuous control against Stable-Baselines3: equal hyperparameters and networks, one thread each.
 
-python benchmarks/continuous.py [ROW …] [--seeds 5] [--first-seed 0] [--steps N] [--list]
+python benchmarks/continuous.py [ROW …] [--seeds 5] [--first-seed 0] [--steps N] [--quick] [--list]
 
 Both train the same number of env steps from the same seeds, in turns; what has to be compiled is compiled before. Ours
 steps MuJoCo and Pendulum in compiled code, and LunarLander in Python like SB3. Besides wall-clock time, processor time
@@ -21,7 +21,7 @@ from statistics import mean, median
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
-from figures import Goal, note_failure, note_ratio
+from figures import Goal, note_failure, note_ratio, note_skipped
 
 for library in ("OPENBLAS", "OMP", "MKL"):  # read when numpy and torch are first imported
     os.environ[f"{library}_NUM_THREADS"] = "1"
@@ -79,6 +79,7 @@ ROWS = {
         continuous=True,
     ),
 }
+QUICK_STEPS = {"ppo-halfcheetah": 100_000, "sac-pendulum": 6_000}
 
 
 def env_options(row: Row) -> dict[str, Any]:
@@ -233,8 +234,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, help="env steps of every row; default: the row's")
+    parser.add_argument(
+        "--quick", action="store_true", help="one seed, fewer steps, no row that learns too slowly for it"
+    )
     parser.add_argument("--list", action="store_true", help="name the rows and leave")
     arguments = parser.parse_args()
+    if arguments.quick and arguments.steps:
+        parser.error("--quick has steps of its own: leave out --steps")
     unknown = [name for name in arguments.rows if name not in ROWS]
     if unknown:
         parser.error(f"there is no row {', '.join(unknown)}. Rows: {', '.join(ROWS)}")
@@ -242,8 +248,15 @@ def main() -> None:
         print("\n".join(f"{name:18}{row.steps:>10,} steps of {row.env}" for name, row in ROWS.items()))
         return
     names = arguments.rows or list(ROWS)
-    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-    failed = [name for name in names if not measure(name, ROWS[name], arguments.steps or ROWS[name].steps, seeds)]
+    seeds = range(arguments.first_seed, arguments.first_seed + (1 if arguments.quick else arguments.seeds))
+    failed = []
+    for name in names:
+        if arguments.quick and name not in QUICK_STEPS:
+            note_skipped(name, reason := "it needs longer to learn than --quick takes")
+            print(f"{name}: {reason}", flush=True)
+            continue
+        steps = QUICK_STEPS[name] if arguments.quick else arguments.steps or ROWS[name].steps
+        failed += [] if measure(name, ROWS[name], steps, seeds) else [name]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 

@@ -1,6 +1,6 @@
 """Benchmark of DQN on CartPole against Stable-Baselines3: rl-zoo hyperparameters, one thread each, back to back.
 
-python benchmarks/dqn.py [--steps 10000] [--repeats 3]
+python benchmarks/dqn.py [--steps 10000] [--repeats 3] [--quick]
 
 Both learn from the same number of updates of the same net. Ours runs the compiled env, which is compiled before the
 clock starts. Besides wall-clock time, processor time is reported, which a busy machine does not change much.
@@ -25,6 +25,7 @@ for library in ("OPENBLAS", "OMP", "MKL"):  # read when numpy and torch are firs
 
 HIDDEN = (256, 256)
 TOTAL, GOAL = 50_000, 475.0
+QUICK_STEPS = 4000
 ZOO: dict[str, Any] = {
     "learning_rate": 2.3e-3,
     "batch_size": 64,
@@ -123,16 +124,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one repeat of 4,000 steps")
     arguments = parser.parse_args()
+    repeats, steps = (1, QUICK_STEPS) if arguments.quick else (arguments.repeats, arguments.steps)
     learned = best_return(seed=0)
     if learned < GOAL:
         raise SystemExit(f"The gate failed, so the speed means nothing: ours reaches {learned:.0f} of {GOAL:.0f}.")
     ours(2000, seed=0)
     peer(600, seed=0)
     ratios, pairs = [], []
-    for seed in range(arguments.repeats):
-        mine, split = ours(arguments.steps, seed)
-        theirs = peer(arguments.steps, seed)
+    for seed in range(repeats):
+        mine, split = ours(steps, seed)
+        theirs = peer(steps, seed)
         ratios.append(Rate(mine.wall / theirs.wall, mine.processor / theirs.processor))
         pairs.append((mine.processor, theirs.processor))
         env, acting, learning = split

@@ -72,6 +72,17 @@ def test_a_missed_goal_and_a_program_that_fails_end_with_1(mosaic, programs):
     assert "Missed or failed: broken" in broken.err
 
 
+def test_ctrl_c_keeps_what_was_measured(mosaic, programs):
+    stopped = "import os, signal; os.kill(os.getppid(), signal.SIGINT); signal.pause()"
+    (programs / "benchmarks" / "stopped.py").write_text(PROGRAM.replace("GOAL", "1").replace("FAILURE", stopped))
+    done = mosaic("bench", "good", "stopped", "--out", "here")
+    assert done.code == 130
+    figures = json.loads(Path("here/report.json").read_text())["figures"]
+    assert [(each["benchmark"], each["what"]) for each in figures] == [
+        (name, what) for name in ("good", "stopped") for what in ("counting", "a start")
+    ]
+
+
 def test_what_needs_a_missing_package_is_left_out_and_says_what_to_type(mosaic, programs):
     (programs / "benchmarks" / "needy.py").write_text(
         PROGRAM.replace("GOAL", "1").replace("FAILURE", "import abacus_of_1642")

@@ -60,14 +60,14 @@ def bench(
     about = machine(folder)
     if (used := _used_percent()) > BUSY_PERCENT:
         note(f"Other programs use {used:.0f} % of the cores: figures will vary. Stop them, or read the intervals.")
-    figures, failed = [], []
+    figures: list[dict[str, object]] = []
+    failed, written = [], list[Path]()
     for name, asked in chosen.items():
         options = _options(known[name], quick=quick, with_peers=with_peers)
-        found, code = _run(known[name], [*asked, *options])
-        figures += found
-        if code:
-            failed.append(name)
-    written = write_report(out, about, figures)
+        try:
+            failed += [name] if _run(known[name], [*asked, *options], figures) else []
+        finally:  # hours of figures survive Ctrl-C
+            written = write_report(out, about, figures)
     if json:
         print_json({"machine": about, "figures": figures, "failed": failed})
     else:
@@ -182,35 +182,45 @@ def _options(path: Path, *, quick: bool, with_peers: bool) -> list[str]:
     return ["--quick"] * short + ["--with-peers"] * (with_peers and '"--with-peers"' in text)
 
 
-def _run(path: Path, options: list[str]) -> tuple[list[dict[str, object]], int]:
-    """Run one program and print its lines to stderr; return its figures and exit code."""
+def _run(path: Path, options: list[str], figures: list[dict[str, object]]) -> int:
+    """Run one program, print its lines to stderr, add its figures even if it is interrupted; return its exit code."""
     import os
     import subprocess
     import sys
     import tempfile
+    from time import perf_counter
 
     from mosaic.ui.cli.bench_report import read_figures
     from mosaic.ui.cli.output import note
+    from mosaic.ui.web.components.theme import duration
 
     note(f"{path.stem}: {_summary(path)}")
+    began, last = perf_counter(), ""
     with tempfile.TemporaryDirectory(prefix="mosaic-bench-") as folder:
-        figures = Path(folder, "figures.jsonl")
-        surroundings = {**os.environ, "MOSAIC_BENCHMARK_FIGURES": str(figures)}
+        written_down = Path(folder, "figures.jsonl")
+        surroundings = {**os.environ, "MOSAIC_BENCHMARK_FIGURES": str(written_down)}
         command = [sys.executable, "-u", str(path), *options]
-        with subprocess.Popen(
-            command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder
-        ) as process:
-            last = ""
-            for line in process.stdout or ():
-                print(line, end="", file=sys.stderr, flush=True)
-                last = line.strip() or last
-        found = read_figures(figures, path.stem)
+        try:
+            with subprocess.Popen(
+                command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder
+            ) as process:
+                try:
+                    for line in process.stdout or ():
+                        print(line, end="", file=sys.stderr, flush=True)
+                        last = line.strip() or last
+                except BaseException:
+                    process.terminate()
+                    raise
+        finally:
+            found = read_figures(written_down, path.stem)
+            figures += found
+    note(f"{path.stem}: {duration(perf_counter() - began)}")
     absent = last.removeprefix("ModuleNotFoundError: No module named ").strip("'")
     if process.returncode and absent.partition(".")[0] in foreign_imports(path.parent):
-        found.append({"benchmark": path.stem, "what": path.stem, "skipped": f"{absent} is not installed. {TO_INSTALL}"})
-        return found, 0
+        reason = f"{absent} is not installed. {TO_INSTALL}"
+        figures.append({"benchmark": path.stem, "what": path.stem, "skipped": reason})
+        return 0
     if process.returncode and not any(figure.get("failed") for figure in found):
-        found.append(
-            {"benchmark": path.stem, "what": path.stem, "failed": f"ended with exit code {process.returncode}"}
-        )
-    return found, process.returncode
+        reason = f"ended with exit code {process.returncode}"
+        figures.append({"benchmark": path.stem, "what": path.stem, "failed": reason})
+    return process.returncode
