@@ -87,7 +87,7 @@ def test_real_time_is_not_taken_back(client: TestClient) -> None:
 def test_hidden_information_is_not_taken_back(client: TestClient) -> None:
     match_id = open_match(client, "classic/leduc_holdem_v4", {"*": "human"})
     with screen(client, match_id, "player_0", "player_1") as seat:
-        while seat.state["phase"] == "playing":
+        while seat.until(lambda s: s["chooser"] or s["phase"] != "playing")["phase"] == "playing":
             step = seat.state["step"]
             names = {spot["label"]: spot["id"] for spot in seat.state["spots"]}
             seat.send("press", spot=names.get("call") or names["check"])
