@@ -128,8 +128,8 @@ class MosaicTui(App[None]):
             try:
                 result = work()
             except (MosaicError, OSError) as error:
+                self.call_from_thread(self._deliver, failed)  # first: keys that are pressed at the message count again
                 self.call_from_thread(self._deliver, self.say, str(error) or type(error).__name__, "error")
-                self.call_from_thread(self._deliver, failed)
             else:
                 self.call_from_thread(self._deliver, done, result)
 
