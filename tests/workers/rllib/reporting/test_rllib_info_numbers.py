@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
+from mosaic.runs.trainer import Trainer
 from mosaic.workers.rllib.reporting.episodes import records_of
 from mosaic.workers.rllib.reporting.metrics import Interval, RllibProgress, fields
-from tests.in_process import trained_here
-from tests.workers.hosting import run_config
+from tests.workers.hosting import Hosted, run_config
 
 ENVS = "python:tests.workers.info_envs:"
 FRAGMENT = 2  # shorter than an episode, so that RLlib cuts it
@@ -86,7 +86,7 @@ def test_a_run_reports_them_for_each_policy(tmp_path):
         training={"total_timesteps": 120, "algorithm": "ppo", "preset": False},
         evaluation={"episodes": 1},
     )
-    run = trained_here(tmp_path, config)
-    assert run.state == "finished", run.log()
-    last = [event for event in run.events() if event["kind"] == "iteration"][-1]["policies"]
+    with Hosted(Trainer(tmp_path).submit(config, start=False).folder) as host:  # Ray may be running in this process
+        host.hear("finished")
+    last = host.events("iteration")[-1]["policies"]
     assert (last["one"]["custom_metrics"], last["two"]["custom_metrics"]) == (LEFT, RIGHT)
