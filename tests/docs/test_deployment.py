@@ -38,10 +38,27 @@ def test_launcher_files_are_accepted_by_rays_schema(path):
     kinds = document["available_node_types"]
     assert document["head_node_type"] in kinds
     assert document["max_workers"] == sum(kind.get("max_workers", 0) for kind in kinds.values())
-    assert (DEPLOY / document["file_mounts"]["/home/ubuntu/mosaic"] / "pyproject.toml").exists()
+    copied = ROOT / document["file_mounts"]["/home/ubuntu/mosaic"]  # the launcher is started in the repository's root
+    assert copied.resolve() == ROOT
     ports = {command for command in document["head_start_ray_commands"] if "--port=6379" in command}
     assert ports
     assert any("$RAY_HEAD_IP:6379" in command for command in document["worker_start_ray_commands"])
+
+
+@pytest.mark.parametrize("path", LAUNCHERS, ids=lambda path: path.stem)
+def test_launcher_files_name_an_image_with_a_python_that_mosaic_supports(path):
+    """Ray's default image for AWS is Ubuntu 18.04; Ubuntu 24.04 has Python 3.12 and, without python3-venv, no venv."""
+    lines, document = path.read_text().splitlines(), read(path.name)
+    for kind in document["available_node_types"].values():
+        settings = kind["node_config"]
+        disks = settings.get("disks", [{}])
+        image = settings.get("ImageId") or disks[0].get("initializeParams", {}).get("sourceImage", "")
+        (named,) = [line for line in lines if image in line] if image else [""]
+        assert "Ubuntu 24.04" in named or "ubuntu-2404-lts" in named
+    setup = document["setup_commands"]
+    installs = next(i for i, line in enumerate(setup) if "install -y -q python3-venv" in line)
+    assert installs < setup.index("python3 -m venv /home/ubuntu/venv")
+    assert document["head_setup_commands"], "Ray's default installs into another Python"
 
 
 def test_the_schema_refuses_what_is_wrong():
@@ -106,6 +123,24 @@ def test_kuberay_values_fit_together():
     assert {mount["name"] for mount in values["head"]["volumeMounts"]} == {
         volume["name"] for volume in values["head"]["volumes"]
     }
+    claim = read("kuberay-store.yaml")
+    assert claim["kind"] == "PersistentVolumeClaim"
+    (volume,) = values["head"]["volumes"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+
+
+def test_the_steps_for_kuberay_are_complete_and_in_order():
+    lines = commands(DEPLOY / "README.md")
+    starts = (
+        "docker push REGISTRY/mosaic-rl",
+        "helm repo add kuberay ",
+        "helm install kuberay-operator ",
+        "kubectl apply -f deploy/kuberay-store.yaml",
+        "kubectl create secret generic mosaic-ray-token ",
+        "helm install mosaic kuberay/ray-cluster ",
+    )
+    found = [next(i for i, line in enumerate(lines) if line.startswith(start)) for start in starts]
+    assert found == sorted(found)
 
 
 def test_the_image_copies_and_installs_what_exists():
@@ -116,6 +151,10 @@ def test_the_image_copies_and_installs_what_exists():
     for kind, words in steps:
         if kind == "COPY":
             assert all((ROOT / word).exists() for word in words.split()[:-1])
+    ignored, *lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] != "#"]
+    copied = {word.removeprefix("./") for kind, words in steps if kind == "COPY" for word in words.split()[:-1]}
+    assert ignored == "*"
+    assert {line.removeprefix("!") for line in lines if line.startswith("!")} == copied
     assert json.loads(steps[-1][1])[0] == "mosaic"
     assert "USER mosaic" in text
 
