@@ -116,7 +116,7 @@ def test_learner_and_frozen_places_do_not_share_chance_in_torch():
         ),
     ],
 )
-def test_compiled_envs_go_on_bit_by_bit(env_id, options, settings):
+def test_compiled_envs_continue_bit_for_bit(env_id, options, settings):
     with learner(env_id, options, **settings) as whole, learner(env_id, options, **settings) as again:
         for _ in range(5):
             whole.iterate()

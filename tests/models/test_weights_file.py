@@ -24,7 +24,7 @@ from mosaic.models.weights_file import (
 ARCHITECTURE = Architecture(4, ActionHead("gaussian", (2,)), (8,), critic_observation=9)
 
 
-def test_weights_come_back_bit_by_bit(tmp_path):
+def test_weights_come_back_bit_for_bit(tmp_path):
     path, flat = tmp_path / "policy.safetensors", initial_weights(ARCHITECTURE, 3)
     extra = {"shift": np.arange(4.0), "count": np.array([7], np.int64), "turned": np.arange(6.0).reshape(2, 3).T}
     save_weights(path, ARCHITECTURE, flat, extra)

@@ -56,7 +56,7 @@ def test_episodes_survive_json_exactly(episode, steps):
     "env_id",
     ["gym/LunarLanderContinuous-v3", "classic/connect_four_v3", "sisl/multiwalker_v9", "classic/leduc_holdem_v4"],
 )
-def test_a_record_replays_bit_by_bit_and_a_false_one_is_found(env_id, tmp_path):
+def test_a_record_replays_bit_for_bit_and_a_false_one_is_found(env_id, tmp_path):
     env = make_env(env_id)
     save_episode(tmp_path / "e.json", play_episode(env, {"*": "random"}, 4, max_steps=40))
     episode = load_episode(tmp_path / "e.json")

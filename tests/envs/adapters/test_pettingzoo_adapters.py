@@ -54,7 +54,7 @@ def test_the_rewards_since_a_move_are_what_last_says(env_id):
 
 
 @pytest.mark.parametrize("env_id", ROUNDS)
-def test_a_round_is_pettingzoos_own_conversion_bit_by_bit(env_id):
+def test_a_round_is_pettingzoos_own_conversion_bit_for_bit(env_id):
     ours, theirs = make_env(env_id), raw_parallel(env_id)
     steps = steps_for(env_id, 10, 60)
     same = ParallelAdapter(theirs, ours.spec.facts, NO_REPAIRS, False)

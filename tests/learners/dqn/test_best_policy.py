@@ -74,7 +74,7 @@ def test_tests_are_due_at_multiples_and_at_the_end():
     assert due == [120, 210, 300, 420, 450]
 
 
-def test_a_run_saves_its_best_net_and_goes_on_from_its_newest():
+def test_a_run_saves_its_best_net_and_continues_from_its_newest():
     options = DqnOptions(**SMALL, test_every_steps=500, test_episodes=5)
     with closing(assemble_dqn(config(), options).learner) as learner:
         scores = []

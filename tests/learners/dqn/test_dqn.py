@@ -94,7 +94,7 @@ def test_in_turns_a_decision_is_paid_until_the_agent_decides_again():
     ]
 
 
-def test_truncation_goes_on_from_the_final_observation_and_termination_does_not():
+def test_truncation_continues_from_the_final_observation_and_termination_does_not():
     _, memory = played(Fading(), 4)
     last = [kept for kept in memory if kept[0] == 3]
     assert last == [(3, 0, 4.0, 94), (3, 0, 4.0, None)]  # b was cut off, c was terminated
@@ -211,7 +211,7 @@ def test_a_run_that_trains_nothing_is_refused():
         assemble_dqn(config(CARTPOLE, 500, policies_to_train=f"python:{__name__}:nobody"), SMALL)
 
 
-def test_a_new_attempt_goes_on_but_fills_its_buffer_first():
+def test_a_new_attempt_continues_but_fills_its_buffer_first():
     old = trained(CARTPOLE, SMALL, 1000).learner
     state, weights = old.training_state(), old.weights(0)
     new = assemble_dqn(config(CARTPOLE, 2000, seed=9), SMALL).learner

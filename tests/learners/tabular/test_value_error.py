@@ -34,7 +34,7 @@ def test_only_visited_states_and_legal_actions_count():
     assert sum_errors(values, visits, game.legal, game_values(game)[0]) == (0.25, 1)  # an empty board is a draw
 
 
-def test_learning_brings_the_error_to_nought_in_a_game():
+def test_learning_brings_the_error_to_zero_in_a_game():
     training = TwinTraining(twin("classic/tictactoe_v3"), "q_learning", TabularOptions(**GAME), seed=1)
     gauge = ValueGauge(training, 1.0)
     assert gauge.error() is None

@@ -101,7 +101,7 @@ def test_independent_policies_differ_and_each_learns_from_its_agent_alone(tmp_pa
 
 
 @pytest.mark.chosen
-def test_a_policy_that_is_not_to_be_trained_stays_bit_by_bit(tmp_path):
+def test_a_policy_that_is_not_to_be_trained_stays_bit_for_bit(tmp_path):
     with built(tmp_path, TAG, policies_to_train=["agent"]) as algo:
         before = {name: weights_of(algo, name) for name in ("agent", "adversary")}
         seen = watch_batches(algo)

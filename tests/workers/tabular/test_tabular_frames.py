@@ -77,7 +77,7 @@ def is_same(one, other):
 
 
 @pytest.mark.parametrize("kind", TRAININGS)
-def test_a_training_that_stops_for_pictures_comes_to_the_same_end_bit_by_bit(kind):
+def test_a_training_that_stops_for_pictures_comes_to_the_same_end_bit_for_bit(kind):
     left_alone, stared_at, camera = TRAININGS[kind](), TRAININGS[kind](), Glances()
     pieces = Pieces(stared_at, Stared(stared_at, LAKE), camera, clock=odd_clock())
     for steps, more_episodes in ((20_001, 0), (5_000, 0), (100_000, 500)):

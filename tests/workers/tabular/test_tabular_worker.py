@@ -107,7 +107,7 @@ def test_all_cores_learn_as_well_and_lose_no_step(tmp_path):
     assert prove(find_twin(EnvironmentConfig(**GAME)), tensors["values"]).unbeatable
 
 
-def test_an_env_without_a_twin_is_played_itself_and_resumes_bit_by_bit(tmp_path):
+def test_an_env_without_a_twin_is_played_itself_and_resumes_bit_for_bit(tmp_path):
     params = {"bins": [4, "4@-3..3", 4, "4@-3.5..3.5"], "report_every_steps": 500}
 
     def config(steps):

@@ -16,7 +16,9 @@ from mosaic.learners.recorded import DemonstrationOptions
 
 class _Cloning(Section):
     learning_rate: Annotated[float, BASIC] = Field(1e-3, gt=0, le=1, description="Step size of Adam at the start.")
-    learning_rate_schedule: Schedule = Field("constant", description="'linear': decays to 0 at the last step.")
+    learning_rate_schedule: Schedule = Field(
+        "constant", description="'linear': falls towards 0 at the last step, but not below 2 %."
+    )
     batch_size: Annotated[int, BASIC] = Field(256, ge=2, le=10_000_000, description="Recorded steps per minibatch.")
     held_out: Annotated[float, SHAPES_CHECKPOINTS, BASIC] = Field(
         0.1, ge=0, le=0.9, description="Share of the episodes that is not learned from, on which accuracy is measured."

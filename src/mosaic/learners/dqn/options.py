@@ -42,8 +42,8 @@ class QOptions(Section):
 class _Stepping(Section):
     learning_rate_schedule: Schedule = Field(
         "constant",
-        description="'linear': decays to 0 at the last step (needs a known number of steps), so that the last policy "
-        "does not depend on the last updates.",
+        description="'linear': falls towards 0 at the last step, but not below 2 % (needs a known number of steps), so "
+        "that the last policy hardly depends on the last updates.",
     )
     buffer_size: Annotated[int, BASIC] = Field(
         1_000_000, ge=1, le=1_000_000_000, description="Capacity of the replay buffer, in decisions."

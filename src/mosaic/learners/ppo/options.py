@@ -17,7 +17,8 @@ Schedule = Literal["constant", "linear"]
 class _Learning(Section):
     learning_rate: Annotated[float, BASIC] = Field(3e-4, gt=0, le=1, description="Step size of Adam at the start.")
     learning_rate_schedule: Schedule = Field(
-        "constant", description="'linear': decays to 0 at the last step (needs a known number of steps)."
+        "constant",
+        description="'linear': falls towards 0 at the last step, but not below 2 % (needs a known number of steps).",
     )
     n_steps: Annotated[int, BASIC] = Field(128, ge=1, le=100_000, description="Steps of each env in one rollout.")
     batch_size: Annotated[int, BASIC] = Field(
@@ -31,7 +32,9 @@ class _Learning(Section):
     clip_range: Annotated[float, BASIC] = Field(
         0.2, gt=0, le=1e6, description="Largest change of the action probabilities in one update, as a ratio."
     )
-    clip_range_schedule: Schedule = Field("constant", description="'linear': decays to 0 at the last step.")
+    clip_range_schedule: Schedule = Field(
+        "constant", description="'linear': falls towards 0 at the last step, but not below 2 %."
+    )
     clip_range_vf: float | None = Field(
         None, gt=0, description="Largest change of the value in one update; None: no clipping."
     )

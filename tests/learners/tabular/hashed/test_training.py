@@ -135,7 +135,7 @@ def test_a_key_is_a_position_and_back(seed, plies):
     assert [column for column in range(7) if open_columns(taken) >> column & 1] == board.legal()
 
 
-def test_saved_and_restored_it_goes_on_bit_by_bit(tmp_path):
+def test_saved_and_restored_it_continues_bit_for_bit(tmp_path):
     options = TabularOptions(epsilon=0.3)
     whole = HashedTraining("q_learning", options, seed=2)
     whole.advance(20_000)

@@ -19,7 +19,7 @@ def game():
     return find_twin(EnvironmentConfig(env_id="classic/tictactoe_v3"))
 
 
-def test_two_tables_together_are_the_shared_one_bit_by_bit():
+def test_two_tables_together_are_the_shared_one_bit_for_bit():
     shared, two = TwinTraining(game(), "q_learning", OPTIONS, 7), TwoTableTraining(game(), "q_learning", OPTIONS, 7)
     for training in (shared, two):
         for steps in (1, 4, 99_995):  # left in the middle of a game
@@ -52,7 +52,7 @@ def test_where_both_seats_meet_one_position_each_keeps_its_own_value():
     assert training.visits.sum() > training.visits_second.sum() > 0
 
 
-def test_a_saved_pair_goes_on_bit_by_bit(tmp_path):
+def test_a_saved_pair_continues_bit_for_bit(tmp_path):
     whole, part = (TwoTableTraining(game(), "q_learning", OPTIONS, 5) for _ in range(2))
     whole.advance(20_000)
     part.advance(7_777)

@@ -126,7 +126,7 @@ def test_both_kinds_of_table_learn_the_same(algorithm):
 
 
 @pytest.mark.parametrize("storage", ["dense", "hashed"])
-def test_saved_and_restored_it_goes_on_bit_by_bit(storage, tmp_path):
+def test_saved_and_restored_it_continues_bit_for_bit(storage, tmp_path):
     whole, parts = (train(make_env("classic/rps_v2"), storage) for _ in range(2))
     whole.advance(600)
     parts.advance(300)

@@ -162,7 +162,7 @@ def test_known_optima_are_reached(env_id, optimum):
     assert training.read_statistics().return_mean >= optimum
 
 
-def test_what_is_saved_goes_on_bit_by_bit(tmp_path):
+def test_what_is_saved_continues_bit_for_bit(tmp_path):
     mdp = twin_of("gym/FrozenLake-v1")
     one, other = (TwinTraining(mdp, "sarsa", TabularOptions(), 2) for _ in range(2))
     one.advance(1234)
