@@ -198,8 +198,10 @@ def events() -> str:
         table(("kind", "meaning"), ((f"`{kind}`", meaning) for kind, meaning in event.KINDS.items())),
     ]
     for name, title in EVENT_TABLES.items():
-        rows = typed_fields(Path(event.__file__), name)
-        parts += [f"## {title}", table(("field", "type", "meaning"), rows)]
+        parts.append(f"## {title}")
+        for group, rows in typed_fields(Path(event.__file__), name):
+            parts += [f"### {group}"] if group else []
+            parts.append(table(("field", "type", "meaning"), rows))
     return page(
         "Metric events",
         *parts,
@@ -209,22 +211,25 @@ def events() -> str:
     )
 
 
-def typed_fields(source: Path, name: str) -> Iterator[Row]:
-    """Yield name, type and comment of each field of a typed dict; a comment above holds until the next one."""
+def typed_fields(source: Path, name: str) -> Iterator[tuple[str, list[Row]]]:
+    """Yield the groups of a typed dict's fields, which begin with a comment above a field, with the rows of each."""
     text = source.read_text(encoding="utf-8")
     lines = text.splitlines()
     (found,) = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef) and node.name == name]
-    above, last = "", found.lineno
+    group, rows = "", list[Row]()
     for node in found.body:
         if isinstance(node, ast.AnnAssign):
-            comments = [line.strip(" #") for line in lines[last : node.lineno - 1] if line.strip().startswith("#")]
-            above = " ".join(comments) or above
+            above = lines[node.lineno - 2].strip()
+            if above.startswith("#"):
+                if rows:
+                    yield group, rows
+                group, rows = above.strip(" #"), []
             beside = lines[node.lineno - 1].partition("  # ")[2]
             kind = ast.unparse(node.annotation)
             if kind.startswith("Required["):
                 kind = kind.removeprefix("Required[").removesuffix("]")
-            yield f"`{ast.unparse(node.target)}`", f"`{kind}`", "; ".join(filter(None, (above, beside)))
-        last = node.end_lineno or last
+            rows.append((f"`{ast.unparse(node.target)}`", f"`{kind}`", beside))
+    yield group, rows
 
 
 def run_folder() -> str:

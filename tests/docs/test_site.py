@@ -54,6 +54,17 @@ def test_every_setting_command_event_and_entry_point_appears():
             assert f"| `{name}` | `{target}` |" in text["entry-points.md"]
 
 
+def test_every_field_of_an_event_has_a_meaning_of_its_own():
+    text = (REFERENCE / "events.md").read_text()
+    tables = text.partition("\n## Fields\n")[2].split("\n## ")
+    assert len(tables) >= 4
+    for table in tables:
+        rows = re.findall(r"^\| `(\w+)` \| `.+` \| ?(.*) \|$", table, re.M)
+        meanings = [meaning for _, meaning in rows]
+        assert [name for name, meaning in rows if not meaning] == []
+        assert len(set(meanings)) == len(meanings)
+
+
 def test_every_kind_of_event_is_described():
     from mosaic.telemetry.events.event import KINDS
 
@@ -78,6 +89,13 @@ def test_every_file_of_a_run_is_described(tmp_path, runs_here):
     found = {path.name for path in run.folder.path.iterdir()}
     assert {"config.json", "metrics.jsonl", "checkpoints"} <= found
     assert [name for name in found if f"`{name}`" not in text] == []
+
+
+def test_every_algorithm_of_native_is_described_on_a_page_of_learners():
+    from mosaic.workers.registry import load_worker
+
+    described = {name for page in LEARNERS for name in re.findall(r"--algo (\w+)", page.read_text())}
+    assert set(load_worker("native").info.algorithms) - described == set()
 
 
 @pytest.mark.parametrize("page", LEARNERS, ids=lambda page: page.stem)

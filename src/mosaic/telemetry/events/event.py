@@ -44,93 +44,98 @@ KINDS = {
 class TimeSplit(TypedDict, total=False):
     """Seconds since the last iteration event, by activity."""
 
-    env: float | None
-    inference: float | None
-    learning: float | None
+    env: float | None  # stepping envs
+    inference: float | None  # choosing actions
+    learning: float | None  # updating policies
 
 
 class PolicyMetrics(TypedDict, total=False):
-    reward_mean: float | None
-    reward_min: float | None
-    reward_max: float | None
-    agent_steps: int | None
-    episodes_total: int | None
-    learner: dict[str, object]
-    rating: float | None
-    custom_metrics: dict[str, object]
+    """Numbers of one policy."""
+
+    reward_mean: float | None  # return of an agent that it plays, mean over recent episodes
+    reward_min: float | None  # least of these returns
+    reward_max: float | None  # greatest of these returns
+    agent_steps: int | None  # its decisions so far
+    episodes_total: int | None  # episodes of its agents that have ended
+    learner: dict[str, object]  # losses, entropy and other numbers of its updates
+    rating: float | None  # strength on the Elo scale, in self-play
+    custom_metrics: dict[str, object]  # means of numbers in the infos of its agents' last steps
 
 
 class EvaluationMetrics(TypedDict, total=False):
     """Results in one evaluation: of an agent, of a policy, or of the learner against a snapshot."""
 
-    episodes: int
-    reward_mean: float | None
-    reward_min: float | None
-    reward_max: float | None
-    wins: int  # these four where the game has a winner
-    draws: int
-    losses: int
-    win_rate: float
-    policy: str  # of an agent: the policy that played it, in the episodes that are counted; several: with commas
+    episodes: int  # episodes that count
+    reward_mean: float | None  # mean return of these episodes
+    reward_min: float | None  # least return
+    reward_max: float | None  # greatest return
+    wins: int  # games won, where the game has a winner
+    draws: int  # games drawn, where the game has a winner
+    losses: int  # games lost, where the game has a winner
+    win_rate: float  # share of games won, where the game has a winner
+    policy: str  # of an agent: the policy that played it, in the episodes that count; several: with commas
     policies: list[str]  # of an agent that different policies played in different episodes
     others: dict[str, str]  # of an agent: the policy of each other agent in these episodes
     snapshot: str  # of a snapshot: its name
 
 
 class MetricEvent(TypedDict, total=False):
-    """One line of metrics.jsonl. Kinds may have further fields of their own; what is not a finite number is null."""
+    """One line of metrics.jsonl. Kinds may have further fields of their own; what is not a finite number is null.
 
-    kind: Required[str]
+    A comment above a field begins a group of fields, up to the next one.
+    """
+
+    # All kinds
+    kind: Required[str]  # see above
     seq: Required[int]  # number of the event in its run, without gaps
     attempt: Required[int]  # counted from 1; a resumed run has several
     timestamp: Required[float]  # seconds since 1970
+    # Counters and measures, of most kinds
     training_iteration: int | None  # iterations so far
     env_steps: int | None  # steps of all envs so far
     agent_steps: int | None  # decisions of all agents so far
     episodes_total: int | None  # episodes that have ended
     episode_reward_mean: float | None  # return: sum of an episode's rewards, mean over the last 100 episodes
-    episode_reward_min: float | None
-    episode_reward_max: float | None
+    episode_reward_min: float | None  # least of these returns
+    episode_reward_max: float | None  # greatest of these returns
     episode_len_mean: float | None  # env steps of an episode
-    env_steps_per_s: float | None
-    time_split: TimeSplit
-    policies: dict[str, PolicyMetrics]
+    env_steps_per_s: float | None  # since the last iteration event
+    time_split: TimeSplit  # where the time since then went
+    policies: dict[str, PolicyMetrics]  # numbers of each policy, by its name
     custom_metrics: dict[str, object]  # numbers of envs, programs and callbacks
-    # kind "iteration": "clock" if due only because of telemetry.report_every_s, so that a repeated run has it elsewhere
-    trigger: str
-    # kind "started"
+    # Kind iteration
+    trigger: str  # "clock" where only telemetry.report_every_s asked for it: a repeated run has it at another step
+    # Kind started
     num_env_runners: int | None  # "num_workers" in runs of earlier versions
-    ray_address: str | None
-    # kind "resumed"
-    from_env_steps: int | None
-    # kinds "config_changed" and "curriculum": {setting or option of the env: [old value, new value]}
-    changes: dict[str, object]
-    # kind "curriculum": the stage that begins; counted from 1, as `curriculum_stage` of iterations
-    stage: int
-    curriculum_stage: int
-    # kinds "alert", "equipped", "stage", "compiling", "curriculum", "exported": what is wrong, what trains, what the
-    # start is doing, which options change, which files were written
-    message: str
-    # kinds "checkpoint", once for a step, and "checkpoint_exists": it was asked for or saved again
-    path: str
-    # kind "exported": `path` is the folder of the files, and the comparison is that of the worst of them
+    ray_address: str | None  # of the cluster that it joined
+    # Kind resumed
+    from_env_steps: int | None  # step of the checkpoint
+    # Kinds config_changed and curriculum
+    changes: dict[str, object]  # {setting or option of the env: [old value, new value]}
+    # Kind curriculum
+    stage: int  # the stage that begins, counted from 1
+    curriculum_stage: int  # the same; iterations have it too
+    # Kinds alert, equipped, stage, compiling, curriculum and exported
+    message: str  # what is wrong, trains, is being started or compiled, changes, or was written
+    # Kinds checkpoint and checkpoint_exists
+    path: str  # folder of the checkpoint; a step has one `checkpoint`, and `checkpoint_exists` if it is asked for again
+    # Kind exported; `path` is the folder of the files, and the comparison is that of the worst of them
     moment: str  # "best" or "end"
     checkpoint: int  # its env steps
-    export_id: str
-    files: int
-    max_abs_diff: float | None
-    action_agreement: float
-    # kind "evaluation": its means are of all agents that learn; in runs of earlier versions of the first agent alone,
-    # without `agents`, `policies`, `against` and `snapshots`
-    episodes: int
-    agents: dict[str, EvaluationMetrics]
+    export_id: str  # as `mosaic exports` lists it
+    files: int  # number of files
+    max_abs_diff: float | None  # greatest difference of an output from the policy's
+    action_agreement: float  # share of observations with the same action
+    # Kind evaluation; means are of all agents that learn, in runs of earlier versions of the first agent alone
+    episodes: int  # episodes that count
+    agents: dict[str, EvaluationMetrics]  # result of each agent, by its name; not in runs of earlier versions
     opponent: str  # a policy, or "league"; missing where the learners played among themselves
     against: dict[str, dict[str, float]]  # mean reward and win rate of the learners, by opponent
     snapshots: list[EvaluationMetrics]  # of the learners against each snapshot of the league
-    wins: int  # of the learners against the opponent
-    draws: int
-    losses: int
-    win_rate: float
+    wins: int  # games that learners won against the opponent
+    draws: int  # games drawn
+    losses: int  # games lost
+    win_rate: float  # share of games won
 
 
 class UnstorableEventError(MosaicError):
