@@ -20,7 +20,7 @@ ENV = "gym/CartPole-v1"
 
 @contextmanager
 def two_nodes() -> Iterator[str]:
-    """Start two Ray nodes on this machine, each with a core; yield their address."""
+    """Start two Ray nodes on this machine, each with two CPUs as Ray counts them; yield their address."""
     os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)
     from ray.cluster_utils import Cluster
 

@@ -130,9 +130,8 @@ def test_kuberay_values_fit_together():
 
 
 def test_the_steps_for_kuberay_are_complete_and_in_order():
-    lines = commands(DEPLOY / "README.md")
+    text, lines = (DEPLOY / "README.md").read_text(), commands(DEPLOY / "README.md")
     starts = (
-        "docker push REGISTRY/mosaic-rl",
         "helm repo add kuberay ",
         "helm install kuberay-operator ",
         "kubectl apply -f deploy/kuberay-store.yaml",
@@ -141,6 +140,8 @@ def test_the_steps_for_kuberay_are_complete_and_in_order():
     )
     found = [next(i for i, line in enumerate(lines) if line.startswith(start)) for start in starts]
     assert found == sorted(found)
+    assert "docker push REGISTRY/mosaic-rl" in text.partition(starts[0])[0]
+    assert "--set image.repository=REGISTRY/mosaic-rl" in lines[found[-1]]
 
 
 def test_the_image_copies_and_installs_what_exists():
