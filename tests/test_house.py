@@ -7,6 +7,18 @@ from pathlib import Path
 import pytest
 
 HOUSE = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "house.py"))
+ROOT = HOUSE["ROOT"]
+DECISIONS = ROOT / "docs" / "decisions"  # they quote
+DOCUMENTS = sorted(
+    page
+    for page in [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("deploy/*.md"),
+        *ROOT.glob("examples/**/*.md"),
+    ]
+    if page.name != "CHANGELOG.md" and page.parent != DECISIONS
+)
 
 LONG = "\n".join(["x = 1"] * 100) + "\n"
 FILES = {
@@ -68,8 +80,27 @@ def test_the_wording_of_the_source_tree():
     assert {figure.what: figure.places for figure in figures if figure.value} == {}
 
 
-@pytest.mark.parametrize("page", sorted((HOUSE["ROOT"] / "docs").glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_wording_of_the_documents(page):
     text = page.read_text(encoding="utf-8")
     found = {phrase: re.findall(pattern, text, re.I) for phrase, pattern in HOUSE["PHRASES"].items()}
     assert {phrase: words for phrase, words in found.items() if words} == {}
+    assert re.findall(r"[^\s|]  +[^\s|#]+", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)) == []
+
+
+def test_pages_in_folders_are_among_the_documents():
+    names = {str(page.relative_to(ROOT)) for page in DOCUMENTS}
+    assert {"README.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md", "docs/learners/ppo.md"} <= names
+    assert {"docs/migrating/sb3.md", "docs/reference/settings.md"} <= names
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_follows_a_block_is_a_sentence_of_its_own(page):
+    """No sentence has the commands above it as its subject."""
+    lines, inside = page.read_text(encoding="utf-8").splitlines(), False
+    after = []
+    for number, line in enumerate(lines):
+        if line.startswith("```"):
+            inside = not inside
+            after += [] if inside else [next((text for text in lines[number + 1 :] if text), "")]
+    assert [text for text in after if text[:1].islower()] == []

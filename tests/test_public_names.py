@@ -16,7 +16,12 @@ import mosaic.testing
 
 ROOT = Path(__file__).parents[1]
 PUBLIC = ("mosaic", "mosaic.plugins", "mosaic.testing")
-DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
+_INTERNAL = {"decisions", "reference"}  # folders of pages that say where things are
+DOCUMENTS = sorted(
+    page
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "deploy" / "README.md"]
+    if page.name != "CHANGELOG.md" and page.parent.name not in _INTERNAL
+)
 EXAMPLES = sorted(ROOT.glob("examples/**/*.py"))
 HEAVY = "numpy gymnasium pettingzoo pydantic torch ray numba scipy pygame nicegui typer rich"
 GROUPS = {"mosaic.envs", "mosaic.policies", "mosaic.workers", "mosaic.sinks"}  # of entry points, named in documents
@@ -58,13 +63,15 @@ def test_examples_use_public_names_only(path):
     assert [name for name in used(path.read_text()) if not public(name)] == []
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_documents_use_public_names_only(path):
     text = path.read_text()
     found = set().union(*(used(block) for block in blocks(text)))
     prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
     found |= {
-        name for code in re.findall(r"`([^`]+)`", prose) for name in re.findall(r"\bmosaic(?!\.toml\b)(?:\.\w+)+", code)
+        name
+        for code in re.findall(r"`([^`]+)`", prose)
+        for name in re.findall(r"\bmosaic(?!\.toml\b|\.service\b)(?:\.\w+)+", code)
     }
     assert sorted(name for name in found - GROUPS if not public(name)) == []
 
