@@ -1,4 +1,4 @@
-"""Cost of runs: a report, storing events with a reader attached, a chart of a million events, a start, a long list.
+"""Cost of runs: reports, storing events with a reader attached, a chart of a million events, starts, lists, the demo.
 
     python benchmarks/runs.py [ROW …]
 
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter, time
@@ -167,6 +168,21 @@ def list_of_runs(home: Path, runs: int = 1000, repeats: int = 5) -> float:
     )
 
 
+def compiling_for_the_demo(home: Path, repeats: int = 3) -> float:
+    """Measure the seconds that `mosaic demo` compiles on a fresh machine: with an empty cache, less with a full one."""
+    command = [sys.executable, "-m", "mosaic", "demo"]
+    seconds: dict[str, list[float]] = {"empty": [], "full": []}
+    for repeat in range(repeats):
+        own = {"MOSAIC_HOME": str(home), "XDG_CACHE_HOME": str(home / f"cache-{repeat}")}
+        environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"} | own
+        for cache in seconds:
+            demo = partial(subprocess.run, command, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+            seconds[cache].append(_seconds(lambda demo=demo: demo(check=True) and None))
+    print(f"{'mosaic demo with an empty cache, median':52}{median(seconds['empty']):14.3f} s")
+    spent = median(seconds["empty"]) - median(seconds["full"])
+    return show("compiling for mosaic demo, caches empty", spent, "s", 20)
+
+
 def _seconds(call: Callable[[], None]) -> float:
     start = perf_counter()
     call()
@@ -179,6 +195,7 @@ ROWS: dict[str, Callable[[Path], object]] = {
     "chart": chart_query,
     "start": start_of_a_run,
     "list": list_of_runs,
+    "demo": compiling_for_the_demo,
 }
 
 
