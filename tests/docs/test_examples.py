@@ -3,10 +3,12 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
-from examples import league, mpi_tables, self_play, stockfish, team
+from examples import demonstrations, league, mpi_tables, self_play, stockfish, team
 
+import mosaic
 from tests.docs.pages import ROOT
 
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
@@ -39,6 +41,12 @@ def test_team(runs_here):
 def test_stockfish(runs_here):
     ratings = stockfish.main(steps=64, games=1, max_steps=10)
     assert len(ratings) == 3
+
+
+@pytest.mark.slow
+def test_demonstrations():
+    assert 0 < demonstrations.main(episodes=60) <= 1
+    assert len({*mosaic.load_demo("demo:expert", agents=["player_1"]).trajectory}) == 60
 
 
 @pytest.mark.slow
@@ -75,6 +83,15 @@ def test_notebooks(path, runs_here):
     for cell in cells:
         source = "".join(cell["source"]).replace("200_000", "20_000").replace("STEPS = 50_000", "STEPS = 4_000")
         exec(compile(source, path.name, "exec"), names)
+
+
+def test_every_program_has_a_test():
+    """A file of examples/ that can be started is run here; those of its folders are run where the folder is tested."""
+    text = Path(__file__).read_text()
+    programs = [path.stem for path in (ROOT / "examples").glob("*.py") if "__main__" in path.read_text()]
+    assert {"demonstrations", "self_play", "ray_cluster"} <= set(programs)
+    called = {name for name in programs if f"{name}.main(" in text or f"from examples.{name} import" in text}
+    assert [name for name in programs if name not in called or f"def test_{name}(" not in text] == []
 
 
 def test_every_example_is_in_the_documentation():

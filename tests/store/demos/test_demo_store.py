@@ -346,11 +346,3 @@ def test_a_damaged_demonstration_is_listed_with_its_problem(tmp_path: Path) -> N
     assert {row.name: row.problem[-30:] != "" for row in rows} == {"good": False, "bad": True}
     with pytest.raises(UnknownNameError, match="Record one with: mosaic play ENV"):
         Demonstrations(tmp_path / "none").open("games")
-
-
-def test_the_example_records_and_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from examples.demonstrations import main
-
-    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path))
-    assert 0 <= main(episodes=20) <= 1
-    assert Demonstrations(tmp_path).open("expert").count() == 20
