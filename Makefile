@@ -13,7 +13,7 @@ BENCHMARKS ?= runner inference serving runs tabular ppo dqn continuous imitation
 # The tests start hundreds of Python processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo setup warm system check format lint types imports fast suite test test-all test-portable test-generic test-docs bench bench-full bench-smoke docs clean
+.PHONY: demo setup warm system check format lint types imports fast suite test test-all test-portable test-generic test-docs test-packaging bench bench-full bench-smoke docs clean
 
 demo: setup
 	$(BIN)/mosaic demo
@@ -82,8 +82,12 @@ test-generic:
 
 # Every command of the documentation and every example, in a short form: a part of test-all, and a job of its own in CI.
 test-docs: warm
-	$(BIN)/python -m pytest -n $(WORKERS) tests/docs/test_executed_commands.py tests/docs/test_examples.py \
+	$(BIN)/python -m pytest -n $(WORKERS) tests/docs/test_executed_commands.py tests/docs/test_python_blocks.py tests/docs/test_examples.py \
 	  tests/docs/test_site.py tests/test_example_plugin.py
+
+# Wheel and source distribution in empty environments, without extras and with each: a part of test-all, a job of its own in CI.
+test-packaging: setup
+	$(BIN)/python -m pytest -n $(CORES) tests/docs/test_packaging.py
 
 # One repeat and short forms. Each benchmark runs even if one before it has failed; the report names those that have.
 bench: warm

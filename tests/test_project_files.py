@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "mosaic"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 MODULES = {"yaml": "pyyaml"}  # whose distribution has another name
+JOBS = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -35,15 +36,22 @@ def test_the_version_is_written_once():
     assert [str(path) for path in written] == ["src/mosaic/core/version.py"]
 
 
-def test_ci_runs_make_test_on_every_declared_python():
-    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
-    job = workflow["jobs"]["test"]
+@pytest.mark.parametrize(("name", "target"), [("test", "test"), ("packaging", "test-packaging")])
+def test_ci_runs_it_on_every_declared_python(name, target):
+    job = JOBS[name]
     tested = job["strategy"]["matrix"]["python"]
     declared = [c.rpartition(" ")[2] for c in PROJECT["project"]["classifiers"] if ":: 3." in c]
     assert tested == ["3.11", "3.12", "3.13"]
     assert set(declared) <= set(tested)
     assert PROJECT["project"]["requires-python"] == f">={tested[0]}"
-    assert [step["run"] for step in job["steps"] if "run" in step] == ["make test PYTHON=python"]
+    assert [step["run"] for step in job["steps"] if "run" in step] == [f"make {target} PYTHON=python"]
+
+
+def test_every_file_of_tests_that_make_names_exists():
+    """Files that `make test-all` runs alone, or that have a job of their own, are named by their paths."""
+    named = re.findall(r"\btests/[\w/]+\.py\b", (ROOT / "Makefile").read_text())
+    assert "tests/docs/test_packaging.py" in named
+    assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
 @pytest.mark.parametrize("name", ["CITATION.cff", ".pre-commit-config.yaml", ".github/ISSUE_TEMPLATE/bug.yml"])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from mosaic.core.version import VERSION
 from tests.docs.pages import ROOT
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Wheel and source distribution, built as for a release but with the build backend that is installed here."""
+    """Source distribution, and the wheel that is built from it, as for a release but with the build backend of here."""
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -71,7 +72,7 @@ def install(folder, *what, unpinned="-"):
 
 
 def mosaic(folder, *words, home):
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "HOME") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "HOME", "CC", "CXX") if name in os.environ}
     environment = {**kept, "MOSAIC_HOME": str(home), "SDL_VIDEODRIVER": "dummy"}
     command = [folder / "bin" / "python", "-m", "mosaic", *words]
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=home)
@@ -79,10 +80,10 @@ def mosaic(folder, *words, home):
 
 @pytest.fixture(scope="module")
 def bare(built, tmp_path_factory):
-    """An empty environment with the wheel and nothing else."""
+    """An empty environment with the wheel and nothing else; nothing in it was compiled here."""
     folder = tmp_path_factory.mktemp("bare") / "venv"
     venv.create(folder, with_pip=True)
-    install(folder, built[0])
+    install(folder, "--only-binary=:all:", built[0])
     yield folder
     shutil.rmtree(folder)
 
@@ -119,6 +120,22 @@ def test_without_extras_it_plays_trains_and_is_healthy(bare, tmp_path):
     missing = mosaic(bare, "train", "gym/CartPole-v1", "--worker", "rllib", "--steps", "10", home=tmp_path)
     assert missing.returncode == 2
     assert "mosaic-rl[rllib]" in missing.stderr
+
+
+def test_without_extras_and_without_a_compiler_the_demo_runs_to_its_end(bare, tmp_path, monkeypatch):
+    for variable in ("CC", "CXX"):
+        monkeypatch.setenv(variable, "false")
+    done = mosaic(bare, "demo", home=tmp_path)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert "Proven by exhaustive search" in done.stdout
+    assert "mosaic play mosaic/tictactoe" in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("name", ["mosaic", "mosaic-rl"])
+def test_the_command_has_the_name_of_the_package_too(bare, name):
+    """`uvx mosaic-rl` and `pipx run mosaic-rl` start the command that is named like the package."""
+    done = subprocess.run([bare / "bin" / name, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == VERSION
 
 
 def test_the_source_distribution_installs(bare, above, built, tmp_path):
