@@ -1,7 +1,7 @@
 """Commands of the documentation that the tests cannot execute: each with the reason, and what covers it.
 
 A command is named by its whole line, without its comment. What covers it is a test, as pytest names it, or `job:NAME`,
-a job of `.github/workflows/test.yml` that runs the target of make.
+a job of `.github/workflows/test.yml` that runs the target of make, or all parts of it together with another job.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LINES = {
         "tests/ui/cli/test_cli_foundation.py::test_the_demo_trains_proves_and_plays",
     ),
     "make setup": ("installs Mosaic", "job:test"),
-    "make check": ("runs the fast tests: this one is in the others", "job:macos"),
+    "make check": ("is CI itself, in parts", "job:test,macos"),
     "make test": ("is CI itself", "job:test"),
     "make bench-smoke": ("measures: a part of make test", "job:test"),
     "make test-docs": ("is CI itself", "job:docs"),
@@ -132,14 +132,15 @@ def is_covered(line: str, place: str) -> bool:
     if not place.startswith("job:"):
         return (ROOT / file).is_file() and bool(re.search(rf"^\s*def {test}\(", (ROOT / file).read_text(), re.M))
     jobs = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]
-    target = line.removeprefix("make ")
-    return place.removeprefix("job:") in jobs and _is_run(target, frozenset(_targets(jobs)))
+    names = place.removeprefix("job:").split(",")
+    run = _targets([jobs[name] for name in names if name in jobs])
+    return _is_run(line.removeprefix("make "), frozenset(run))
 
 
-def _targets(jobs: dict[str, dict[str, list[dict[str, str]]]]) -> set[str]:
+def _targets(jobs: list[dict[str, list[dict[str, str]]]]) -> set[str]:
     """Return all targets that the jobs run, those of targets too."""
     found: set[str] = set()
-    asked = [word for job in jobs.values() for step in job["steps"] for word in step.get("run", "").split()]
+    asked = [word for job in jobs for step in job["steps"] for word in step.get("run", "").split()]
     while asked:
         target = asked.pop()
         if target not in found:
@@ -149,15 +150,23 @@ def _targets(jobs: dict[str, dict[str, list[dict[str, str]]]]) -> set[str]:
 
 
 def _is_run(target: str, run: frozenset[str]) -> bool:
+    """Return whether a target is run, or consists of targets that are."""
+    if target in run:
+        return True
+    _, recipe = _rule(target)
     parts = _parts(target)
-    return target in run or (bool(parts) and all(_is_run(part, run) for part in parts))
+    return bool(parts) and all("$(MAKE)" in line for line in recipe) and all(_is_run(part, run) for part in parts)
+
+
+def _parts(target: str) -> list[str]:
+    """Return the targets that a target needs, or that it calls make with."""
+    needs, recipe = _rule(target)
+    words = " ".join([needs, *(line.partition("$(MAKE)")[2] for line in recipe)]).split()
+    return [word for word in words if re.search(rf"^{re.escape(word)}:", MAKEFILE, re.M)]
 
 
 @cache
-def _parts(target: str) -> tuple[str, ...]:
-    """Return the targets that a target needs, or that it calls make with."""
+def _rule(target: str) -> tuple[str, list[str]]:
+    """Return what a target needs, and the lines of its recipe."""
     rule = re.search(rf"^{re.escape(target)}:(.*)\n((?:\t.*\n)*)", MAKEFILE, re.M)
-    if rule is None:
-        return ()
-    words = " ".join([rule[1], *re.findall(r"\$\(MAKE\)(.*)", rule[2])]).split()
-    return tuple(word for word in words if re.search(rf"^{re.escape(word)}:", MAKEFILE, re.M))
+    return (rule[1], rule[2].splitlines()) if rule else ("", [])

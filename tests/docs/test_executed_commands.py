@@ -201,6 +201,8 @@ def test_what_is_not_executed_is_in_the_documentation_and_covered():
     [
         ("make test-generic", "job:test"),
         ("make test", "job:tests"),
+        ("make test-docs", "job:test"),
+        ("make check", "job:test"),
         ("make test-all", "job:test"),
         ("mosaic tui", "tests/ui/tui/test_terminal.py::test_nothing"),
         ("mosaic tui", "tests/ui/tui"),
