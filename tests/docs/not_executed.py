@@ -44,10 +44,6 @@ LINES = {
     "make test-all": ("runs for hours", f"{PROJECT}::test_every_file_of_tests_that_make_names_exists"),
     "make bench": ("measures for hours", f"{PROJECT}::test_make_bench_runs_every_benchmark"),
     "make bench-full": ("measures for more than a day", f"{PROJECT}::test_make_bench_runs_every_benchmark"),
-    "source .venv/bin/activate": (
-        "changes the reader's shell, after make setup",
-        f"{PROJECT}::test_setup_with_an_old_python_says_which_to_use",
-    ),
     "pip install -c constraints.txt -e '.[gym,classic,sisl,butterfly,mpe]'": PACKAGES,
     "pip install -c constraints.txt -e '.[gym,classic,mpe,web,tui]'": PACKAGES,
     "pip install 'mosaic-rl[rllib]'": PACKAGES,

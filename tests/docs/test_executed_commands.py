@@ -18,6 +18,7 @@ from tests.docs.pages import PAGES, commands, name_of
 from tests.ui.conftest import mosaic as mosaic  # a fixture
 
 ENGINE = shutil.which("godot3-server")
+ACTIVATE = "source .venv/bin/activate"
 GODOT = re.compile(r"mosaic \w+ godot/")
 # Examples that are programs: tests/docs/test_examples.py runs each of them.
 PROGRAMS = re.compile(r"python examples/\w+\.py$")
@@ -99,6 +100,9 @@ class Page:
             self._patch.chdir(line.removeprefix("cd "))
         elif line.startswith("export 'MOSAIC_"):
             self._patch.setenv(*shlex.split(line)[1].split("=", 1))
+        elif line == ACTIVATE:  # of the environment of these tests
+            command = f"{line.replace('.venv', sys.prefix)} && mosaic --version"
+            subprocess.run(["bash", "-c", command], stdout=subprocess.DEVNULL, check=True)
         elif line.startswith(SERVERS):
             self.beside.start_server(line)
         elif line == "mosaic train external:5555":
@@ -180,7 +184,7 @@ def make_what_runs_left(name):
 
 
 def test_every_command_is_executed_or_says_why_not():
-    known = (*SERVERS, "mosaic ", "cd ", "export MOSAIC_", "export 'MOSAIC_", "python examples/scripts/external_env.py")
+    known = (*SERVERS, ACTIVATE, "mosaic ", "cd ", "export 'MOSAIC_", "python examples/scripts/external_env.py")
     lines = {(name_of(page), line) for page in PAGES for line in commands(page)}
     unknown = [each for each in lines if each[1] not in NOT_EXECUTED and not each[1].startswith(known)]
     assert [each for each in unknown if not PROGRAMS.match(each[1])] == []
