@@ -63,7 +63,14 @@ LINES = {
     "--ray-address auto": DOCKER,
     "docker compose -f deploy/compose.yaml down": DOCKER,
     "kubectl create secret generic mosaic-ray-token --from-literal=token=$(openssl rand -hex 32)": KUBERNETES,
-    "helm install mosaic kuberay/ray-cluster --values deploy/kuberay-values.yaml": KUBERNETES,
+    "helm repo add kuberay https://ray-project.github.io/kuberay-helm/": KUBERNETES,
+    "helm repo update": KUBERNETES,
+    "helm install kuberay-operator kuberay/kuberay-operator": KUBERNETES,
+    "kubectl apply -f deploy/kuberay-store.yaml": KUBERNETES,
+    "helm install mosaic kuberay/ray-cluster --values deploy/kuberay-values.yaml "
+    "--set image.repository=REGISTRY/mosaic-rl": KUBERNETES,
+    "kubectl exec HEAD_POD -- mosaic train gym/CartPole-v1 --worker rllib --num-env-runners 8 "
+    "--ray-address auto": KUBERNETES,
     "ray up deploy/ray-aws.yaml": MACHINES,
     "ray exec deploy/ray-aws.yaml 'mosaic train gym/CartPole-v1 --worker rllib --num-env-runners 8 "
     "--ray-address auto'": MACHINES,
@@ -82,7 +89,7 @@ LINES = {
         "tests/store/demos/test_demo_store.py::test_a_minari_dataset_becomes_a_demonstration",
     ),
     "mosaic train gym/CartPole-v1 --worker rllib --algo bc --steps 1000000 "
-    "--set training.params.dataset=minari:cartpole/expert-v0": (
+    "--set training.params.dataset=minari:mine/cartpole-v0": (
         "needs a dataset that the reader has: Mosaic downloads none",
         "tests/workers/rllib/test_rllib_offline.py::test_an_algorithm_learns_and_its_policy_plays",
     ),

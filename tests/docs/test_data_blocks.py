@@ -73,10 +73,11 @@ def systemd_unit(block):
     unit.optionxform = str
     unit.read_string(block.text)
     service = unit["Service"]
-    assert service.keys() == {"ExecStart", "Environment", "Restart"}
+    assert service.keys() == {"User", "ExecStart", "Environment", "Restart", "KillMode"}
+    assert service["KillMode"] == "process"  # supervisors of runs are in the unit's control group
     program, *words = shlex.split(service["ExecStart"])
-    assert os.path.basename(program) == "mosaic"
-    parse(shlex.join(["mosaic", *words]))
+    assert (os.path.basename(program), words) == ("mosaic", ["serve"])
+    assert (unit["Unit"]["After"], unit["Install"]["WantedBy"]) == ("network.target", "multi-user.target")
     name, _, home = service["Environment"].partition("=")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(name, home)

@@ -1,6 +1,5 @@
 """Facts that pages state, compared with the code and the files that they are about."""
 
-import configparser
 import re
 import tomllib
 
@@ -24,17 +23,6 @@ def row_of(name, start):
     """Return the cells of the row of a page's table whose first cell is `start`."""
     (line,) = [line for line in text_of(name).splitlines() if line.startswith(f"| {start} |")]
     return [cell.strip() for cell in line.strip("|").split("|")]
-
-
-def test_the_unit_of_systemd_leaves_runs_alive_when_the_server_restarts():
-    (block,) = re.findall(r"^```ini\n(.*?)^```", text_of("operators.md"), re.M | re.S)
-    unit = configparser.ConfigParser()
-    unit.optionxform = str
-    unit.read_string(block)
-    assert unit["Service"]["KillMode"] == "process"  # supervisors of runs are in the unit's control group
-    assert unit["Service"]["ExecStart"].endswith("/mosaic serve")
-    assert unit["Unit"]["After"] == "network.target"
-    assert unit["Install"]["WantedBy"] == "multi-user.target"
 
 
 @pytest.mark.parametrize("worker", ["native", "tabular", "rllib", "sb3"])
