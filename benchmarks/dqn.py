@@ -18,7 +18,7 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
-from figures import Goal, note_ratio
+from figures import at_least, loosen_goals, note_failure, note_ratio
 
 for library in ("OPENBLAS", "OMP", "MKL"):  # read when numpy and torch are first imported
     os.environ[f"{library}_NUM_THREADS"] = "1"
@@ -126,10 +126,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one repeat of 4,000 steps")
     arguments = parser.parse_args()
+    if arguments.quick:
+        loosen_goals()
     repeats, steps = (1, QUICK_STEPS) if arguments.quick else (arguments.repeats, arguments.steps)
     learned = best_return(seed=0)
     if learned < GOAL:
-        raise SystemExit(f"The gate failed, so the speed means nothing: ours reaches {learned:.0f} of {GOAL:.0f}.")
+        note_failure("DQN CartPole", reason := f"the gate failed: ours reaches {learned:.0f} of {GOAL:.0f}")
+        raise SystemExit(f"{reason}, so the speed means nothing")
     ours(2000, seed=0)
     peer(600, seed=0)
     ratios, pairs = [], []
@@ -143,9 +146,9 @@ def main() -> None:
             print(f"{name:10} mosaic {ours_:8,.0f} steps/s   sb3 {peers:8,.0f} steps/s   ratio {ours_ / peers:5.2f}")
         print(f"mosaic's seconds: env {env:.2f}, acting {acting:.2f}, learning {learning:.2f}", flush=True)
     mine_, theirs_ = ([pair[side] for pair in pairs] for side in (0, 1))
-    note_ratio("DQN CartPole, by processor time", "steps/s", mine_, theirs_, "SB3", Goal("at least", 3))
+    verdict = note_ratio("DQN CartPole, by processor time", "steps/s", mine_, theirs_, "SB3", at_least(3))
     wall, processor = (median(column) for column in zip(*ratios, strict=True))
-    print(f"median ratio over {len(ratios)} pairs: wall {wall:.2f}, processor {processor:.2f} (goal: at least 3)")
+    print(f"median ratio over {len(ratios)} pairs: wall {wall:.2f}, processor {processor:.2f}; {verdict}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Benchmark of frame streaming: publishing, transfer to another process, memory, `wanted()`, and training speed.
 
     python benchmarks/fastlane.py
-    python benchmarks/fastlane.py --only training --repeats 12
+    python benchmarks/fastlane.py training --repeats 12
 
 Publishing and bare copies (`np.copyto`) are alternated in slices, and the fastest slice of each is compared: noise only
 adds. A bare copy is measured into one private array, which stays in the cache, and into four in turn, as a ring must.
@@ -30,7 +30,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from figures import at_least, at_most, note_figure
+from figures import at_least, at_most, loosen_goals, note_figure
 from numpy.typing import NDArray
 
 from mosaic.config.run import RunConfig
@@ -51,14 +51,14 @@ from mosaic.workers.presets import with_preset
 
 SMALL, LARGE = (84, 84, 3), (480, 640, 3)
 FRAMES, ROUNDS = 200, 9
-REPEATS, TURNS, SLICE_S, RATE_HZ = 12, "off on on off off on on off", 1 / 3, 30
+REPEATS, QUICK_REPEATS, TURNS, SLICE_S, RATE_HZ = 12, 3, "off on on off off on on off", 1 / 3, 30
 Picture = NDArray[np.uint8]
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
-def say(what: str, figure: float, limit: float, *, more: bool = False) -> None:
-    note_figure(what, "", [figure], at_least(limit) if more else at_most(limit))
-    print(f"{what:<62}{figure:>10.4g}   goal {limit:g}   {figure / limit:.2f} of it")
+def say(what: str, figure: float, unit: str, limit: float, *, more: bool = False) -> None:
+    note_figure(what, unit, [figure], at_least(limit) if more else at_most(limit))
+    print(f"{what:<58}{figure:>10.4g} {unit:<3}   goal {limit:g}   {figure / limit:.2f} of it")
 
 
 def picture(shape: tuple[int, ...]) -> Picture:
@@ -95,21 +95,21 @@ def publishing_of(folder: Path, shape: tuple[int, ...]) -> None:
     size = "×".join(map(str, shape))
     us = {name: f"{seconds * 1e6:.2f} µs" for name, seconds in cost.items()}
     print(f"{size}: publish {us['publish']}, bare copy {us['copy']}, into four in turn {us['copy in turn']}")
-    say(f"publish {size} / bare copy into one array", cost["publish"] / cost["copy"], 1.5)
-    say(f"publish {size} / bare copy into four in turn", cost["publish"] / cost["copy in turn"], 1.5)
+    say(f"publish {size} / bare copy into one array", cost["publish"] / cost["copy"], "×", 1.5)
+    say(f"publish {size} / bare copy into four in turn", cost["publish"] / cost["copy in turn"], "×", 1.5)
 
 
 def asking(folder: Path) -> None:
     with FrameWriter(folder) as writer, FrameReader(folder) as reader:
-        say("wanted(), without a viewer, µs", fastest({"": writer.wanted}, 5000)[""] * 1e6, 1)
+        say("wanted(), without a viewer", fastest({"": writer.wanted}, 5000)[""] * 1e6, "µs", 1)
         reader.look()
-        say("wanted(), with a viewer, µs", fastest({"": writer.wanted}, 5000)[""] * 1e6, 1)
+        say("wanted(), with a viewer", fastest({"": writer.wanted}, 5000)[""] * 1e6, "µs", 1)
 
 
 def memory(folder: Path) -> None:
     with FrameWriter(folder) as writer:
         writer.publish(picture(LARGE))
-        say("shared memory at 640×480, MB", ring_paths(folder)[0].stat().st_blocks * 512 / 1e6, 4)
+        say("shared memory at 640×480", ring_paths(folder)[0].stat().st_blocks * 512 / 1e6, "MB", 4)
 
 
 def receive(folder: Path, pipe: Connection, queue: Any, answers: Connection) -> None:
@@ -144,8 +144,8 @@ def between_processes(folder: Path) -> None:
         other.join()
     ring, by_pipe, by_queue = (median(cost[way][1:]) * 1e6 for way in gives)
     print(f"640×480 to another process: ring {ring:.0f} µs, Pipe {by_pipe:.0f} µs, Queue {by_queue:.0f} µs")
-    say("Pipe / ring (more is better)", by_pipe / ring, 3, more=True)
-    say("Queue / ring (more is better)", by_queue / ring, 3, more=True)
+    say("Pipe / ring (more is better)", by_pipe / ring, "×", 3, more=True)
+    say("Queue / ring (more is better)", by_queue / ring, "×", 3, more=True)
 
 
 def _round(way: str, give: Callable[[Picture], None], rgb: Picture, answers: Connection) -> float:
@@ -248,28 +248,33 @@ def slow_down(
     who, goal = ("without a viewer", 2) if reader is None else (f"{pictures / watched_s:.0f} pictures/s seen", 6)
     load = f"load {getloadavg()[0]:.1f} on {cpu_count()} cores"  # where cores are short, the camera's thread has none
     print(f"training with {who}: {mean:.2f} % slower, 95 %: {low:.2f} to {high:.2f}, {repeats} repeats, {load}")
-    say(f"training slow-down, {who}, upper end of 95 %, %", high, goal)
+    say(f"training slow-down, {who}, upper end of 95 %", high, "%", goal)
+
+
+ROWS: dict[str, Callable[[Path, int], None]] = {
+    "publishing": lambda folder, repeats: publishing(folder),
+    "asking": lambda folder, repeats: asking(folder),
+    "memory": lambda folder, repeats: memory(folder),
+    "processes": lambda folder, repeats: between_processes(folder),
+    "training": training,
+}
 
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    asked.add_argument("--only", choices=("publishing", "asking", "memory", "processes", "training"))
+    asked.add_argument("rows", nargs="*", metavar="ROW", help=f"{', '.join(ROWS)}; none: all")
     asked.add_argument("--repeats", type=int, default=REPEATS, help="of the training slow-down, at least 2")
+    asked.add_argument("--quick", action="store_true", help="fewer repeats, loose goals")
     options = asked.parse_args()
     if options.repeats < 2:
         asked.error("--repeats must be at least 2: an interval is printed.")
+    if unknown := [name for name in options.rows if name not in ROWS]:
+        asked.error(f"there is no row {', '.join(unknown)}. Rows: {', '.join(ROWS)}")
+    if options.quick:
+        loosen_goals()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        rows: dict[str, Callable[[], None]] = {
-            "publishing": lambda: publishing(folder),
-            "asking": lambda: asking(folder),
-            "memory": lambda: memory(folder),
-            "processes": lambda: between_processes(folder),
-            "training": lambda: training(folder, options.repeats),
-        }
-        for row, measure in rows.items():
-            if options.only in (None, row):
-                measure()
+        for row in options.rows or ROWS:
+            ROWS[row](Path(name), QUICK_REPEATS if options.quick else options.repeats)
 
 
 if __name__ == "__main__":

@@ -95,6 +95,7 @@ def measure(name: str, asked: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("--quick", action="store_true", help="the same: a row takes seconds, and has a gate only")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--envs", type=int, help="other than the row's")
     parser.add_argument("--steps", type=int, help="of the whole run, other than the row's")

@@ -21,7 +21,7 @@ from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
-from figures import Goal, note_figure, note_ratio
+from figures import at_least, at_most, loosen_goals, note_figure, note_ratio
 from numpy.typing import NDArray
 
 from mosaic import make_env
@@ -141,7 +141,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--slices", type=int, default=20)
     parser.add_argument("--calls", type=int, default=500, help="in each slice")
+    parser.add_argument("--quick", action="store_true", help="fewer slices, loose goals")
     options = parser.parse_args()
+    if options.quick:
+        loosen_goals()
+        options.slices = 5
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     warnings.simplefilter("ignore")
     import torch
@@ -172,17 +176,18 @@ def main() -> None:
         print(f"{name:<18} {middle:>10.1f} {high:>8.1f} {many:>10.1f} {most:>8.1f}")
     onnx, sb3 = figures["Mosaic, onnx:", 1][0], figures["SB3 predict", 1][0]
     ours, theirs = middles["Mosaic, onnx:", 1], middles["SB3 predict", 1]
-    note_figure("one decision of onnx:, p50", "µs", ours, Goal("at most", MOST_ONNX_US))
-    note_ratio("one decision of onnx:, p50", "µs", ours, theirs, "SB3 predict", Goal("at least", LEAST_RATIO))
+    verdicts = [
+        note_figure("one decision of onnx:, p50", "µs", ours, at_most(MOST_ONNX_US)),
+        note_ratio("one decision of onnx:, p50", "µs", ours, theirs, "SB3 predict", at_least(LEAST_RATIO)),
+    ]
     for size in (1, BATCH):
         for peer in ("SB3 predict", "RLlib module"):
             ours = middles["Mosaic, compiled", size]
             note_ratio(f"{size} decision{'s' * (size > 1)}, p50", "µs", ours, middles[peer, size], peer)
-    print(
-        f"one decision: onnx: takes {onnx:.1f} µs (at most {MOST_ONNX_US:g}), SB3 predict {sb3 / onnx:.1f} times that"
-    )
-    if onnx > MOST_ONNX_US or sb3 / onnx < LEAST_RATIO:
-        sys.exit(f"The target is {MOST_ONNX_US:g} µs, and {LEAST_RATIO:g} times faster than SB3's predict.")
+    said = "; ".join(filter(None, verdicts))
+    print(f"one decision: onnx: takes {onnx:.1f} µs, SB3 predict {sb3 / onnx:.1f} times that ({said})")
+    if "NO" in said:
+        sys.exit(f"The goals are {MOST_ONNX_US:g} µs, and {LEAST_RATIO:g} times faster than SB3's predict.")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import warnings
 
-from ppo_rows.measure import Plan
+from ppo_rows.measure import Plan, keep_on, usable_cores
 from row_table import ONE_THREAD, asked, row_parser, run_rows, say_where
 
 PACKAGES = ("numpy", "numba", "torch", "stable-baselines3", "sb3-contrib", "ray", "gymnasium")
@@ -41,7 +41,7 @@ ROWS = {  # name: function and what it compares
 def main() -> None:
     parser = row_parser(__doc__)
     parser.add_argument("--with-peers", action="store_true", help="also those that need an environment of their own")
-    parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)), help="the only core that is used")
+    parser.add_argument("--core", type=int, default=max(usable_cores()), help="the only core that is used")
     arguments = asked(parser, ROWS)
     _stay_on(arguments.core)
     plan = Plan(1 if arguments.quick else arguments.repeats, arguments.quick, arguments.with_peers)
@@ -53,7 +53,7 @@ def _stay_on(core: int) -> None:
     """Pin the process to one core and one thread, before any import that starts threads; children inherit both."""
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    os.sched_setaffinity(0, {core})
+    keep_on({core})
     warnings.simplefilter("ignore")  # from peers, about their own dependencies
 
 

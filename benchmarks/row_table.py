@@ -6,14 +6,17 @@ import argparse
 import os
 import platform
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
 from typing import TypeAlias
 
-from figures import note_failure, note_skipped
+from figures import loosen_goals, note_failure, note_skipped
 from ppo_rows.measure import GateFailed, PeerMissing, Plan, Unmeasured
+
+from mosaic.core.errors import MissingExtraError, describe_error
 
 Rows: TypeAlias = Mapping[str, tuple[str, str]]  # name: module and function in its package, and what it shows
 TO_INSTALL = "mosaic bench --with-peers"
@@ -38,18 +41,22 @@ def asked(parser: argparse.ArgumentParser, rows: Rows) -> argparse.Namespace:
     unknown = [name for name in arguments.rows if name not in rows]
     if unknown:
         parser.error(f"there is no row {', '.join(unknown)}. Rows: {', '.join(rows)}")
+    if arguments.quick:
+        loosen_goals()
     return arguments
 
 
 def say_where(cores: str, plan: Plan, packages: Sequence[str]) -> None:
+    from mosaic.store.origin import machine_here
+
     load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
-    print(f"{processor()}, {cores}, load {load}; medians of {plan.repeats}")
+    print(f"{machine_here().cpu}, {cores}, load {load}; medians of {plan.repeats}")
     versions = ", ".join(f"{name} {_version(name)}" for name in packages)
     print(f"Python {platform.python_version()}, {versions}", flush=True)
 
 
 def run_rows(package: str, rows: Rows, names: Sequence[str], plan: Plan) -> None:
-    """Run the rows; exit with an error if one failed. A peer that is not available is not a failure: it is reported."""
+    """Run the rows; exit with an error if one failed. What is not installed is not a failure: it is reported."""
     failed = [name for name in names or rows if not _run(package, rows, name, plan)]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
@@ -65,7 +72,7 @@ def _run(package: str, rows: Rows, name: str, plan: Plan) -> bool:
 
 
 def run_row(name: str, row: Callable[[], None]) -> bool:
-    """Run one row; return False if it failed. A package that is missing is noted, with what to type."""
+    """Run one row; return False if it failed. What is not installed is noted, with what to type."""
     began = perf_counter()
     try:
         row()
@@ -78,15 +85,24 @@ def run_row(name: str, row: Callable[[], None]) -> bool:
         print(f"{name}: no figures: {reason}", flush=True)
         return False
     except PeerMissing as reason:
-        note_skipped(name, f"a peer cannot be had here: {reason}")
-        print(f"{name}: a peer cannot be had here: {reason}", flush=True)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "mosaic":
-            raise
-        note_skipped(name, reason := f"{error.name} is not installed. Type: {TO_INSTALL}")
+        note_skipped(name, str(reason))
         print(f"{name}: {reason}", flush=True)
+    except MissingExtraError as error:
+        _leave_out(name, str(error), "what it needs")
+    except Exception as error:  # noqa: BLE001 - the other rows are still measured
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is None or missing.partition(".")[0] == "mosaic":
+            traceback.print_exc()
+            note_failure(name, describe_error(error))
+            return False
+        _leave_out(name, f"{missing} is not installed. Type: {TO_INSTALL}", missing)
     print(f"  ({name}: {perf_counter() - began:.0f} s)", flush=True)
     return True
+
+
+def _leave_out(name: str, reason: str, package: str) -> None:
+    note_skipped(name, reason, package)
+    print(f"{name}: {reason}", flush=True)
 
 
 def _version(name: str) -> str:
@@ -94,8 +110,3 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "not installed"
-
-
-def processor() -> str:
-    with open("/proc/cpuinfo") as facts:
-        return next((line.partition(":")[2].strip() for line in facts if line.startswith("model name")), "unknown")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 from time import perf_counter
 
-from figures import Goal, note_figure, note_ratio
+from figures import at_least, at_most, loosen_goals, note_figure, note_ratio
 
 from mosaic import make_env
 from mosaic.core.seeding import child_seed
@@ -90,7 +90,11 @@ def compare(env_id: str, bare: Callable[[int], tuple[int, float]], slices: int, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--slices", type=int, default=30)
+    parser.add_argument("--quick", action="store_true", help="a third of the slices, loose goals")
     arguments = parser.parse_args()
+    if arguments.quick:
+        loosen_goals()
+        arguments.slices = 10
     rows = [
         ("gym/CartPole-v1", bare_gym("CartPole-v1"), 3000),
         ("mpe/simple_spread_v3", bare_parallel("mpe2.simple_spread_v3"), 250),
@@ -99,10 +103,9 @@ def main() -> None:
     for env_id, bare, steps in rows:
         plain, mine = compare(env_id, bare, arguments.slices, steps)
         if env_id == "gym/CartPole-v1":
-            note_figure(f"runner, {env_id}: overhead of a step", "µs", [(mine - plain) * 1e6], Goal("at most", 10))
+            note_figure(f"runner, {env_id}: overhead of a step", "µs", [(mine - plain) * 1e6], at_most(10))
         else:
-            goal = Goal("at least", 1 / 1.15)
-            note_ratio(f"runner, {env_id}", "steps/s", [1 / mine], [1 / plain], "bare loop", goal)
+            note_ratio(f"runner, {env_id}", "steps/s", [1 / mine], [1 / plain], "bare loop", at_least(1 / 1.15))
         print(
             f"{env_id:24}{1 / plain:14,.0f}{1 / mine:16,.0f}{(mine - plain) * 1e6:9.2f} µs{mine / plain:8.3f}",
             flush=True,

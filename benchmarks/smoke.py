@@ -2,25 +2,35 @@
 
     python benchmarks/smoke.py
 
-It does not replace the other benchmarks. It shows that tables and networks learn, that they are not many times slower
-than they should be, and that figures reach the report. The goals leave room for a busy machine.
+It fails after two minutes. It does not replace the other benchmarks: it shows that tables and networks learn, that they
+are not many times slower than they should be, and that figures reach the report. The goals leave room for a busy
+machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from threading import Timer, get_ident
 from time import perf_counter
+from types import FrameType
 
-from figures import at_least, at_most, note_figure, note_ratio
+from figures import at_least, at_most, note_failure, note_figure, note_ratio
 from ppo_rows.measure import Outcome, gate, in_turn, show_speed
 from row_table import ONE_THREAD, run_row
 
 REPEATS = 3
+LIMIT_S = 120.0  # of the wall clock: it is a part of `make test`
+
+
+class TimeOver(BaseException):
+    """The time limit has passed; no row takes it for a failure of its own."""
 
 
 def tables() -> None:
@@ -91,13 +101,34 @@ def reports() -> None:
     note_figure("one report()", "µs", costs, at_most(400))
 
 
+PARTS: tuple[Callable[[], None], ...] = (tables, ppo, runner, reports)
+
+
 def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     warnings.simplefilter("ignore")  # from peers, about their own dependencies
-    failed = [row.__name__ for row in (tables, ppo, runner, reports) if not run_row(row.__name__, row)]
+    signal.signal(signal.SIGUSR1, _end)  # SIGALRM belongs to the runner
+    limit = Timer(LIMIT_S, signal.pthread_kill, (get_ident(), signal.SIGUSR1))
+    limit.daemon = True
+    limit.start()
+    failed: list[str] = []
+    at = ""
+    try:
+        for row in PARTS:
+            at = row.__name__
+            failed += [] if run_row(at, row) else [at]
+    except TimeOver:
+        note_failure("time limit", reason := f"not done after {LIMIT_S:g} s, in the row {at}: is the machine busy?")
+        sys.exit(reason)
+    finally:
+        limit.cancel()
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise TimeOver
 
 
 if __name__ == "__main__":

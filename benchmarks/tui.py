@@ -1,6 +1,6 @@
 """Benchmarks of the terminal app: start, redraws of Metrics, CPU time while nothing changes, memory after a long run.
 
-    python benchmarks/tui.py [start] [redraw] [idle] [soak] [--events 1000000] [--policies 100]
+    python benchmarks/tui.py [start] [redraw] [idle] [soak] [--events 1000000] [--policies 100] [--quick]
 
 Each function prints figures with their limits; a ratio below 1 is within the limit. Beside the time by the clock stands
 the CPU time, which other work on the machine changes less. `start` and `idle` run `mosaic tui` in a pseudo-terminal of
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import get_context
@@ -32,7 +32,7 @@ from time import monotonic, perf_counter, process_time
 from typing import cast
 
 import psutil
-from figures import at_most, note_figure
+from figures import Goal, loosen_goals, note_figure
 from textual._compositor import CompositorUpdate
 
 from mosaic.runs.run import Run
@@ -45,11 +45,12 @@ from mosaic.ui.tui.tabs.metrics import MetricsTab
 
 Process = get_context("spawn").Process  # a worker process has no memory of the app either
 SIZE = (140, 42)
+QUICK_EVENTS = 100_000
 COMMAND = [sys.executable, "-c", "from mosaic.ui.cli.main import main; main()", "tui"]
 
 
 def show(what: str, value: float, unit: str, limit: float) -> None:
-    note_figure(what, unit, [value], at_most(limit))
+    note_figure(what, unit, [value], Goal("at most", limit, fixed=unit == "MB"))
     print(f"{what:<44} {value:8.3g} {unit:<3} limit {limit:g}, ratio {value / limit:.2f}", flush=True)
 
 
@@ -209,28 +210,31 @@ def soak(home: Path, policies: int, events: int) -> None:
     asyncio.run(_soak(made_run(home, policies, 1000), policies, events))
 
 
+ROWS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
+    "start": lambda home, asked: start(home),
+    "redraw": lambda home, asked: redraw(home),
+    "idle": lambda home, asked: idle(home, 5.0 if asked.quick else 15.0),
+    "soak": lambda home, asked: soak(home, asked.policies, QUICK_EVENTS if asked.quick else asked.events),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=["start", "redraw", "idle", "soak"])
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"{', '.join(ROWS)}; none: all")
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--policies", type=int, default=100)
+    parser.add_argument("--quick", action="store_true", help="shorter, with a goal for memory only")
     asked = parser.parse_args()
+    if unknown := [name for name in asked.rows if name not in ROWS]:
+        parser.error(f"there is no row {', '.join(unknown)}. Rows: {', '.join(ROWS)}")
+    if asked.quick:
+        loosen_goals()
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    for part in asked.parts:
+    for row in asked.rows or ROWS:
         home = Path(tempfile.mkdtemp(prefix="mosaic-tui-"))
         os.environ["MOSAIC_HOME"] = str(home)
         try:
-            match part:
-                case "start":
-                    start(home)
-                case "idle":
-                    idle(home)
-                case "redraw":
-                    redraw(home)
-                case "soak":
-                    soak(home, asked.policies, asked.events)
-                case _:
-                    parser.error(f"There is no part {part!r}; there are: start, redraw, idle, soak.")
+            ROWS[row](home, asked)
         finally:
             shutil.rmtree(home, ignore_errors=True)
 

@@ -1,8 +1,8 @@
 """Benchmarks of the web app: pictures and their delay, key latency, many long curves, many idle viewers.
 
-    python benchmarks/web.py [pictures] [keys] [curves] [viewers]
+    python benchmarks/web.py [pictures] [keys] [curves] [viewers] [--quick]
 
-Needs Chromium (/usr/bin/chromium) and Playwright. Each function prints figures with their limits (a ratio below 1 is
+Needs Chromium and Playwright. Each function prints figures with their limits (a ratio below 1 is
 within the limit) and measures in the page itself: exactly the code that a user's browser runs.
 """
 
@@ -30,7 +30,7 @@ from urllib.parse import urlencode
 import httpx
 import numpy as np
 import psutil
-from figures import at_most, note_figure
+from figures import at_most, loosen_goals, note_figure, note_skipped
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 from websockets.asyncio.client import ClientConnection, connect
 
@@ -40,7 +40,8 @@ from mosaic.runs.trainer import Trainer
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.writer import EventWriter
 
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+TO_INSTALL = "Chromium is not installed. It is a package of the system. Type: sh scripts/system-packages.sh"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 NEW, KNOWN = "a new browser", "a browser that knows the app"
 VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
@@ -358,20 +359,40 @@ def served(measure: Callable[[Server, Browser], None]) -> Callable[[Path, Browse
     return with_server
 
 
-def main(chosen: Sequence[str]) -> None:
-    every = {"pictures": served(pictures), "keys": served(keys), "curves": curves, "viewers": served(viewers)}
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"{', '.join(every)}; none: all")
-    chosen = parser.parse_args(chosen).rows
-    for name in chosen:
-        if name not in every:
-            parser.error(f"there is no row '{name}': {', '.join(every)}")
+def few_curves(home: Path, browser: Browser) -> None:
+    curves(home, browser, points=10_000, repeats=1)
+
+
+ROWS: dict[str, Callable[[Path, Browser], None]] = {
+    "pictures": served(pictures),
+    "keys": served(keys),
+    "curves": curves,
+    "viewers": served(viewers),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"{', '.join(ROWS)}; none: all")
+    parser.add_argument("--quick", action="store_true", help="shorter curves, once; no goals in seconds")
+    asked = parser.parse_args()
+    if unknown := [name for name in asked.rows if name not in ROWS]:
+        parser.error(f"there is no row {', '.join(unknown)}. Rows: {', '.join(ROWS)}")
+    if asked.quick:
+        loosen_goals()
+        ROWS["curves"] = few_curves
+    chromium = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if chromium is None:
+        for name in asked.rows or ROWS:
+            note_skipped(name, TO_INSTALL)
+        print(TO_INSTALL)
+        return
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        for name in chosen or every:
-            every[name](Path(folder) / name, browser)
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        for name in asked.rows or ROWS:
+            ROWS[name](Path(folder) / name, browser)
         browser.close()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

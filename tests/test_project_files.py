@@ -12,14 +12,12 @@ import pytest
 import yaml
 
 from mosaic.core.version import VERSION
-from mosaic.ui.cli.commands.bench import foreign_imports
 from tests.conftest import HERE, SLOW_PLACES
 from tests.distribution import GROUPS, LONGEST
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "mosaic"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-MODULES = {"yaml": "pyyaml"}  # whose distribution has another name
 JOBS = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())["jobs"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -92,16 +90,6 @@ def test_make_bench_runs_every_benchmark():
     (line,) = re.findall(r"^BENCHMARKS \?= (.+)$", (ROOT / "Makefile").read_text(), re.M)
     helpers = {"figures", "row_table"}
     assert {*line.split(), "smoke"} == {path.stem for path in (ROOT / "benchmarks").glob("*.py")} - helpers
-
-
-def test_what_benchmarks_import_is_installed_by_setup():
-    """Peers that need an environment of their own are run as files; all others share ours, so `make setup` has them."""
-    extras = PROJECT["project"]["optional-dependencies"]
-    wanted = [*PROJECT["project"]["dependencies"], *(each for extra in extras.values() for each in extra)]
-    declared = {re.split(r"[\[<>=; ]", each)[0].lower() for each in wanted}
-    foreign = {MODULES.get(name, name.lower().replace("_", "-")) for name in foreign_imports(ROOT / "benchmarks")}
-    assert "supersuit" in foreign
-    assert sorted(foreign - declared) == []
 
 
 def test_what_benchmarks_import_of_ours_exists():

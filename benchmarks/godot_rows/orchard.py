@@ -29,7 +29,7 @@ def engine() -> str:
     """Return the path of the engine."""
     found = shutil.which("godot3-server")
     if found is None:
-        raise PeerMissing("godot3-server is not installed. Type: sh scripts/system-packages.sh")
+        raise PeerMissing("godot3-server is not installed. It is a Debian package. Type: sh scripts/system-packages.sh")
     return found
 
 

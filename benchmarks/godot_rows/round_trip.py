@@ -11,7 +11,7 @@ from time import perf_counter
 
 import numpy as np
 from godot_rows.orchard import ACTION, ENV, FOLDER, OPTIONS, BareLoop, bare_loop, engine
-from ppo_rows.measure import Plan, show_limit
+from ppo_rows.measure import Plan, keep_on, show_limit, usable_cores
 
 from mosaic import make_env
 from mosaic.envs.env import Env
@@ -25,7 +25,7 @@ MOST = 1.3
 def game(plan: Plan) -> None:
     """Show the ratio on one core, and without a limit on all: waking an idle core takes as long as several steps."""
     command = [engine(), "--path", str(FOLDER), "--port=PORT", f"--speedup={OPTIONS['speedup']}"]
-    cores = os.sched_getaffinity(0)
+    cores = usable_cores()
     for chosen, name, most in (({max(cores)}, "one core", MOST), (cores, "all cores", None)):
         with _on(chosen):
             ours, bare, plain = _compare(plan, ENV, OPTIONS, command)
@@ -47,12 +47,12 @@ def echo(plan: Plan) -> None:
 @contextmanager
 def _on(cores: set[int]) -> Iterator[None]:
     """Keep this process, and the games that it starts, on some cores."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
+    before = usable_cores()
+    keep_on(cores)
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        keep_on(before)
 
 
 def _ratio(ours: list[float], bare: list[float]) -> float:

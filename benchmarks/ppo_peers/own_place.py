@@ -1,6 +1,7 @@
 """Peers that run in their own process, with our interpreter or in a virtual environment created for them once.
 
-Scripts of the folder own/ import packages that conflict with ours: `mosaic bench --with-peers` installs those there.
+Scripts of the folder own/ import packages that conflict with ours: `mosaic bench --with-peers` installs those there, in
+the versions that are written here. A peer that was asked for and is not measured is a failure.
 """
 
 from __future__ import annotations
@@ -15,15 +16,26 @@ from tempfile import TemporaryFile
 from time import perf_counter
 from typing import Any
 
+from figures import note_skipped
 from platformdirs import user_cache_path
-from ppo_rows.measure import Outcome, PeerMissing
+from ppo_rows.measure import Outcome, Plan, Unmeasured, keep_on
 
 PACKAGES = {
-    "jax": ("jax", "jaxlib", "pgx"),
-    "vmas": ("torch", "vmas"),
+    "jax": ("jax==0.10.2", "jaxlib==0.10.2", "pgx==2.6.0"),
+    "vmas": ("torch==2.13.0", "vmas==1.5.2"),
 }
+MOST_S = 1800  # for an installation
 _HERE = Path(__file__).parent
 _ONE_THREAD_XLA = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
+
+def wanted(plan: Plan, what: str, name: str) -> bool:
+    """Return whether a peer with an environment of its own is measured; if not, say in the report what to type."""
+    if not plan.with_peers:
+        reason = f"{name} runs in an environment of its own. Type: mosaic bench --with-peers"
+        note_skipped(f"{what} beside {name}", reason)
+        print(f"{what} beside {name}: {reason}", flush=True)
+    return plan.with_peers
 
 
 def python_of(place: str) -> Path:
@@ -41,12 +53,15 @@ def python_of(place: str) -> Path:
 
 def _quietly(*command: str) -> None:
     every_core = set(range(os.cpu_count() or 1))
-    ended = subprocess.run(
-        command, capture_output=True, text=True, timeout=1800, preexec_fn=lambda: os.sched_setaffinity(0, every_core)
-    )
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=MOST_S, preexec_fn=lambda: keep_on(every_core)
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Unmeasured(f"'{' '.join(command[:4])} …' took longer than {MOST_S} s") from error
     if ended.returncode:
         said = [line for line in ended.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
-        raise PeerMissing(f"'{' '.join(command[:4])} …' failed: {said[-1] if said else ended.returncode}")
+        raise Unmeasured(f"'{' '.join(command[:4])} …' failed: {said[-1] if said else ended.returncode}")
 
 
 def ask(script: str, *arguments: str, place: str | None = None) -> Outcome:
@@ -73,7 +88,7 @@ def ask(script: str, *arguments: str, place: str | None = None) -> Outcome:
         errors.seek(0)
         last = errors.read().strip().splitlines()[-1:]
     if said is None:
-        raise PeerMissing(f"{script} ended with {process.returncode}: {' '.join(last)}")
+        raise Unmeasured(f"{script} ended with {process.returncode}: {' '.join(last)}")
     times = {"wall_s": wall_s, "cpu_s": _children_cpu_s() - before}
     return Outcome(**{**times, **said})
 

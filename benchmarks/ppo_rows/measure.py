@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
 from time import perf_counter, process_time
@@ -19,7 +19,7 @@ class GateFailed(Exception):  # noqa: N818 - an outcome, not an error
 
 
 class PeerMissing(Exception):  # noqa: N818
-    """A peer is not available on this machine."""
+    """A program that a row needs is not installed; the message says what to type."""
 
 
 class Unmeasured(Exception):  # noqa: N818
@@ -41,6 +41,17 @@ class Outcome(NamedTuple):
     wall_s: float
     cpu_s: float
     reward: float = float("nan")
+
+
+def usable_cores() -> set[int]:
+    """Return the cores that this process may use."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def keep_on(cores: Iterable[int]) -> None:
+    """Keep this process, and those that it starts, on some cores; macOS cannot."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
 
 
 class Clock:
@@ -87,15 +98,15 @@ def show_speed(
     cpu = median(each.steps / each.cpu_s for each in ours)
     text = f"{wall:14,.0f} {unit}"
     if not peer:
-        note_figure(what, unit, [each.steps / each.wall_s for each in ours], least(at_least))
-        _print(what, f"{text}  (cpu {cpu:,.0f})", wall, at_least)
+        verdict = note_figure(what, unit, [each.steps / each.wall_s for each in ours], least(at_least))
+        _print(what, f"{text}  (cpu {cpu:,.0f})", verdict)
         return
     other_wall = median(each.steps / each.wall_s for each in peer)
     other_cpu = median(each.steps / each.cpu_s for each in peer)
     speeds = ([each.steps / each.wall_s for each in side] for side in (ours, peer))
-    note_ratio(what, unit, *speeds, name, least(at_least))
+    verdict = note_ratio(what, unit, *speeds, name, least(at_least))
     text += f"  {name} {other_wall:,.0f}  ratio {_ratio(wall / other_wall)} (cpu {_ratio(cpu / other_cpu)})"
-    _print(what, text, wall / other_wall, at_least)
+    _print(what, text, verdict)
 
 
 def _ratio(value: float) -> str:
@@ -108,22 +119,16 @@ def show_time(
     """Print median seconds; the ratio says how many times longer the peer takes."""
     mine, other = median(each.wall_s for each in ours), median(each.wall_s for each in peer)
     ratio = other / mine
-    note_ratio(what, "s", [each.wall_s for each in ours], [each.wall_s for each in peer], name, least(at_least))
+    times = ([each.wall_s for each in side] for side in (ours, peer))
+    verdict = note_ratio(what, "s", *times, name, least(at_least))
     cpu_ratio = median(each.cpu_s for each in peer) / median(each.cpu_s for each in ours) if cpu else None
     also = f" (cpu {cpu_ratio:.1f})" if cpu_ratio is not None else ""
-    _print(what, f"{mine:14.3f} s        {name} {other:.3f} s  ratio {ratio:.1f}{also}", ratio, at_least)
+    _print(what, f"{mine:14.3f} s        {name} {other:.3f} s  ratio {ratio:.1f}{also}", verdict)
 
 
 def show_limit(what: str, figure: float, unit: str, at_most: float | None) -> None:
-    note_figure(what, unit, [figure], most(at_most))
-    verdict = "" if at_most is None else f"  at most {at_most:g}: {'yes' if figure <= at_most else 'NO'}"
-    print(f"{what:54}{figure:14.3f} {unit}{verdict}  [{_load()}]", flush=True)
+    _print(what, f"{figure:14.3f} {unit}", note_figure(what, unit, [figure], most(at_most)))
 
 
-def _print(what: str, text: str, figure: float, at_least: float | None) -> None:
-    verdict = "" if at_least is None else f"  at least {at_least:,g}: {'yes' if figure >= at_least else 'NO'}"
-    print(f"{what:54}{text}{verdict}  [{_load()}]", flush=True)
-
-
-def _load() -> str:
-    return f"load {os.getloadavg()[0]:.1f}"
+def _print(what: str, text: str, verdict: str) -> None:
+    print(f"{what:54}{text}  {verdict}  [load {os.getloadavg()[0]:.1f}]", flush=True)

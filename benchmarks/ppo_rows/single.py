@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ppo_rows.measure import Outcome, Plan, gate, in_turn, show_speed, show_time, timed
+from ppo_rows.measure import Outcome, Plan, gate, in_turn, keep_on, show_speed, show_time, timed, usable_cores
 from ppo_rows.ours import make_learner, train
 
 CARTPOLE, GOAL = "gym/CartPole-v1", 475.0
@@ -135,7 +135,7 @@ def many_envs(plan: Plan) -> None:
 
     PufferLib 3 is left out: its only package is a source archive that fetches raylib from GitHub as it builds.
     """
-    from ppo_peers.own_place import ask
+    from ppo_peers.own_place import ask, wanted
 
     def ours(seed: int, total: int = MANY_TOTAL) -> Outcome:
         learner = make_learner(CARTPOLE, MANY_ENVS, MANY_TOTAL, seed, {**MANY, "learning_rate_schedule": "linear"})
@@ -152,7 +152,7 @@ def many_envs(plan: Plan) -> None:
 
     ours(0, 100_000)
     what = "CartPole, 1,024 envs, one epoch"
-    if not plan.with_peers:
+    if not wanted(plan, what, "JAX"):
         show_speed(what, in_turn(plan.repeats, ours)[0])
         return
     mine, other = in_turn(plan.repeats, ours, jax)
@@ -173,12 +173,12 @@ def two_cores(plan: Plan) -> None:
 
         return ours
 
-    pinned = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    pinned = usable_cores()
+    keep_on(range(os.cpu_count() or 1))
     try:
         two, one = in_turn(plan.repeats, learn(2), learn(1))
     finally:
-        os.sched_setaffinity(0, pinned)
+        keep_on(pinned)
     show_speed("CartPole, 1,024 envs, two epochs, on two cores", two, one, "on one", None)
     show_time(f"the same, to {GOAL:.0f}", two, one, "on one", None, cpu=False)
 

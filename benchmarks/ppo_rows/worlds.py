@@ -145,7 +145,9 @@ def tictactoe(plan: Plan) -> None:
 def _beside(
     plan: Plan, what: str, ours: Callable[[int], Outcome], peer: Callable[[int], Outcome], name: str, at_least: float
 ) -> None:
-    if plan.with_peers:
+    from ppo_peers.own_place import wanted
+
+    if wanted(plan, what, name):
         mine, other = in_turn(plan.repeats, ours, peer)
         show_speed(what, mine, other, name, at_least)
     else:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from ppo_rows.measure import Outcome, Unmeasured
+from ppo_rows.measure import Outcome, Unmeasured, keep_on
 
 _HERE = Path(__file__).parent
 
@@ -18,7 +17,7 @@ _HERE = Path(__file__).parent
 def ask(script: str, question: dict[str, Any], cores: set[int] | None = None) -> dict[str, Any]:
     """Run a script; `cores` are the only ones that the process and its children may use."""
     command = [sys.executable, "-W", "ignore", str(_HERE / script), json.dumps(question)]
-    keep = (lambda: os.sched_setaffinity(0, cores)) if cores else None
+    keep = (lambda: keep_on(cores)) if cores else None
     with TemporaryFile("w+") as errors:
         ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=keep)
         errors.seek(0)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from ppo_rows.measure import Plan, in_turn, show_speed
+from ppo_rows.measure import Plan, in_turn, show_speed, usable_cores
 from rllib_rows.asking import ask_speed
 
 CARTPOLE: dict[str, Any] = {
@@ -43,7 +42,7 @@ def runner(plan: Plan) -> None:
 def _compare(
     plan: Plan, what: str, question: dict[str, Any], steps: int, at_least: float, *, one_core: bool = True
 ) -> None:
-    core = {max(os.sched_getaffinity(0))} if one_core else None
+    core = {max(usable_cores())} if one_core else None
     asked = {**question, "steps": steps // 4 if plan.quick else steps}
     batch = question["training"]["train_batch_size_per_learner"]
     total = asked["steps"] + batch  # the first iteration is not counted

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ppo_rows.measure import Outcome, Plan, gate, in_turn, show_speed
+from ppo_rows.measure import Outcome, Plan, gate, in_turn, show_speed, usable_cores
 from rllib_rows.asking import ask_speed
 
 _SCRIPTS = Path(__file__).parent
@@ -63,7 +62,7 @@ def twins(plan: Plan) -> None:
     options = {"batch_size": 2048, "n_epochs": 4, "learning_rate": 3e-3}
     core = _core()
     for env in ("CartPole-v1", "Acrobot-v1", "Pendulum-v1"):
-        for envs in (8, 16, 32, 128):
+        for envs in (8, 128) if plan.quick else (8, 16, 32, 128):
             params = {**options, "n_steps": 8192 // envs}
             asked = {"env": env, "algorithm": "ppo", "envs": envs, "params": params, "steps": steps}
             ours, peer = in_turn(
@@ -86,7 +85,7 @@ def twins(plan: Plan) -> None:
 
 
 def _core() -> set[int]:
-    return {max(os.sched_getaffinity(0))}
+    return {max(usable_cores())}
 
 
 def _ask(script: str, question: dict[str, Any], cores: set[int] | None) -> Outcome:

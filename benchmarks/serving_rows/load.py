@@ -199,7 +199,8 @@ async def ask(asked: dict[str, Any]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    os.sched_setaffinity(0, {int(sys.argv[1])})
+    if hasattr(os, "sched_setaffinity"):  # macOS has none
+        os.sched_setaffinity(0, {int(sys.argv[1])})
     gc.disable()  # its pauses would be counted as the server's
     try:
         from uvloop import run

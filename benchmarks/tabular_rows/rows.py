@@ -21,10 +21,8 @@ def row(what: str, ours: Sequence[float], unit: str, peer: Sequence[float] = (),
     middle = median(ours)
     text = f"{what:58}{middle:16,.0f} {unit}"
     if peer:
-        note_ratio(what, unit, ours, peer, "peer", least(at_least))
+        verdict = note_ratio(what, unit, ours, peer, "peer", least(at_least))
         text += f"   peer {median(peer):12,.0f}   ratio {middle / median(peer):9.2f}"
     else:
-        note_figure(what, unit, ours, least(at_least))
-    if at_least is not None:
-        text += f"   (at least {at_least:g})"
-    print(text, flush=True)
+        verdict = note_figure(what, unit, ours, least(at_least))
+    print(f"{text}   {verdict}", flush=True)

@@ -13,13 +13,14 @@ from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import TwinTraining
 
 
-def table_sizes() -> None:
-    """Measure tables from the size of the first-level cache to 10**8 entries.
+def table_sizes(repeats: int) -> None:
+    """Measure tables from the size of the first-level cache to 10**8 entries; with one repeat to 10**7: 1 GB, not 5.
 
     An update touches two rows of the table, a count of visits and the env's own arrays (next state, reward, end,
     threshold, legal actions), which are larger than the table.
     """
-    for states in (1 << 8, 1 << 12, 1 << 16, 1 << 20, 1 << 22, 25_000_000):
+    sizes = (1 << 8, 1 << 12, 1 << 16, 1 << 20, 1 << 22, 25_000_000)
+    for states in sizes if repeats > 1 else sizes[:-1]:
         training = TwinTraining(_random_mdp(states), "q_learning", TabularOptions(), 0)
         training.advance(100_000)
         nanoseconds = median(seconds(lambda t=training: t.advance(1_000_000)) for _ in range(3)) * 1e3

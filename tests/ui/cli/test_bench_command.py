@@ -9,56 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from mosaic.ui.cli import bench_report
+from mosaic.ui.cli.bench import packages, report
 from mosaic.ui.cli.commands import bench as command
+from tests.ui.cli.bench_folder import FIGURES, program, programs
 
-FIGURES = Path(command.__file__).parents[5] / "benchmarks" / "figures.py"
-PROGRAM = '''"""Speed of counting.
-
-More about it.
-"""
-import sys
-from figures import Goal, note_failure, note_figure, note_ratio
-
-def main():
-    print("counting", *sys.argv[1:])
-    note_ratio("counting", "steps/s", [200, 220, 180], [100, 100, 100], "abacus", Goal("at least", GOAL))
-    note_figure("a start", "s", [0.25], Goal("at most", 1))
-    FAILURE
-
-"--quick"
-main()
-'''
+__all__ = ["programs"]
 
 
-@pytest.fixture
-def programs(tmp_path, monkeypatch):
-    folder = tmp_path / "benchmarks"
-    folder.mkdir()
-    (folder / "figures.py").write_bytes(FIGURES.read_bytes())
-    (folder / "good.py").write_text(PROGRAM.replace("GOAL", "1.5").replace("FAILURE", ""))
-    (folder / "slow.py").write_text(PROGRAM.replace("GOAL", "3").replace("FAILURE", ""))
-    (folder / "broken.py").write_text(PROGRAM.replace("GOAL", "1.5").replace("FAILURE", "sys.exit('no abacus')"))
-    monkeypatch.setattr(command, "_folder", lambda: folder)
-    monkeypatch.setattr(command, "_used_percent", lambda: 80.0)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_the_report_has_ratios_intervals_goals_and_the_machine(mosaic, programs):
+def test_the_report_has_medians_intervals_goals_and_the_machine(mosaic, programs):
     done = mosaic("bench", "good", "--quick", "--out", "here")
     assert done.code == 0, done.err
-    for word in ("counting", "2×", "[1.8, 2.2]", "abacus", "at least 1.5", "yes", "0.25 s"):
+    for word in ("counting", "200 steps/s [180, 220]", "2× [1.8, 2.2]", "abacus", "at least 1.5", "yes", "0.25 s"):
         assert word in done.out, word
     assert "Other programs use 80 % of the cores" in done.err
-    report = json.loads(Path("here/report.json").read_text())
-    assert report["machine"]["cores"]
-    assert report["machine"]["versions"]["python"]
-    assert report["figures"][0]["ratios"] == [2.0, 2.2, 1.8]
-    assert (
-        "| good | counting | 200 steps/s | 2× [1.8, 2.2] | abacus | at least 1.5 | yes |"
-        in Path("here/report.md").read_text()
+    document = json.loads(Path("here/report.json").read_text())
+    assert document["machine"]["cores"]
+    assert document["machine"]["versions"]["python"]
+    counting, start = document["figures"]
+    assert counting["ratios"] == [2.0, 2.2, 1.8]
+    assert counting["medians"] == {
+        "ours": {"median": 200.0, "low": 180.0, "high": 220.0},
+        "peer": {"median": 100.0, "low": 100.0, "high": 100.0},
+        "ratio": {"median": 2.0, "low": 1.8, "high": 2.2},
+    }
+    assert start["medians"] == {"ours": {"median": 0.25, "low": None, "high": None}}
+    row = (
+        "| good | counting | 200 steps/s [180, 220] | 100 steps/s [100, 100] | abacus | 2× [1.8, 2.2] | at least 1.5 |"
     )
+    assert f"{row} yes |" in Path("here/report.md").read_text()
     assert Path("here/report.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -66,67 +44,85 @@ def test_a_missed_goal_and_a_program_that_fails_end_with_1(mosaic, programs):
     missed = mosaic("bench", "slow", "--json")
     assert missed.code == 1
     assert json.loads(missed.out)["figures"][0]["met"] is False
+    assert json.loads(missed.out)["figures"][0]["medians"]["peer"]["median"] == 100.0
     broken = mosaic("bench", "broken", "good")
     assert broken.code == 1
-    assert "ended with exit code 1" in broken.out
+    assert "ended with exit code 1: no abacus" in " ".join(broken.out.split())
     assert "Missed or failed: broken" in broken.err
 
 
-def test_ctrl_c_keeps_what_was_measured(mosaic, programs):
-    stopped = "import os, signal; os.kill(os.getppid(), signal.SIGINT); signal.pause()"
-    (programs / "benchmarks" / "stopped.py").write_text(PROGRAM.replace("GOAL", "1").replace("FAILURE", stopped))
-    done = mosaic("bench", "good", "stopped", "--out", "here")
-    assert done.code == 130
-    figures = json.loads(Path("here/report.json").read_text())["figures"]
-    assert [(each["benchmark"], each["what"]) for each in figures] == [
-        (name, what) for name in ("good", "stopped") for what in ("counting", "a start")
-    ]
-
-
-def test_what_needs_a_missing_package_is_left_out_and_says_what_to_type(mosaic, programs):
-    (programs / "benchmarks" / "needy.py").write_text(
-        PROGRAM.replace("GOAL", "1").replace("FAILURE", "import abacus_of_1642")
-    )
-    done = mosaic("bench", "needy", "good", "--out", "here")
+def test_what_needs_a_missing_package_is_left_out_and_says_what_to_type(mosaic, programs, monkeypatch):
+    (programs / "needy.py").write_text(program("1", "import abacus_of_1642"))
+    (programs / "peer.py").write_text(program("1", "note_skipped('a row', 'no tree. Type: this', 'tree')"))
+    monkeypatch.setattr(packages, "missing", lambda root: ["abacus[wood]==1642"])
+    done = mosaic("bench", "needy", "peer", "good", "--out", "here")
     assert done.code == 0, done.err
-    assert "Not installed: abacus-of-1642." in done.err
-    report = Path("here/report.md").read_text()
-    assert "| left out: abacus_of_1642 is not installed. Type: mosaic bench --with-peers |" in report
-    assert "| good | counting | 200 steps/s |" in report
+    assert "Not installed: abacus[wood]==1642. What needs them is left out. Type: mosaic bench --with-peers" in done.err
+    text = Path("here/report.md").read_text()
+    assert "| left out: abacus_of_1642 is not installed. Type: mosaic bench --with-peers |" in text
+    assert "| left out: no tree. Type: this |" in text
+    assert "| good | counting | 200 steps/s" in text
 
 
-def test_peers_are_installed_when_asked(mosaic, programs, monkeypatch):
+def test_what_is_missing_after_peers_were_installed_is_a_failure(mosaic, programs, monkeypatch):
+    """To type the same command again would not help."""
+    (programs / "needy.py").write_text(program("1", "import abacus_of_1642"))
+    (programs / "peer.py").write_text(program("1", "note_skipped('a row', 'no tree. Type: this', 'tree')"))
+    monkeypatch.setattr(packages, "missing", lambda root: ["abacus[wood]==1642"])
     asked = []
-    (programs / "benchmarks" / "own").mkdir()
-    (programs / "benchmarks" / "own" / "conflict.py").write_text("import another_numpy")
-    (programs / "benchmarks" / "needy.py").write_text("import abacus_of_1642\n")
-    monkeypatch.setattr(command, "_install", lambda folder, packages: asked.append(packages))
-    assert mosaic("bench", "good", "--with-peers").code == 0
-    assert asked == [["abacus-of-1642"]]
-
-
-def test_an_installation_that_fails_shows_the_command(mosaic, programs, monkeypatch):
-    (programs / "benchmarks" / "needy.py").write_text("import abacus_of_1642\n")
-    (programs / "constraints.txt").write_text("not a requirement at all\n")
-    done = mosaic("bench", "good", "--with-peers")
+    monkeypatch.setattr(packages, "install", lambda root, wanted: asked.append((root, wanted)))
+    done = mosaic("bench", "needy", "peer", "--with-peers", "--out", "here")
     assert done.code == 1
-    assert "pip install" in done.err
-    assert "abacus-of-1642 failed: " in done.err
+    assert asked == [(programs.parent, ["abacus[wood]==1642"])]
+    text = Path("here/report.md").read_text()
+    assert "| needy | ended with exit code 1: ModuleNotFoundError: No module named 'abacus_of_1642' |" in text
+    assert "| a row | tree is not installed, although --with-peers has installed what pyproject.toml names |" in text
+    assert "left out" not in text
 
 
-def test_programs_are_listed_and_an_unknown_one_is_refused(mosaic, programs):
-    assert json.loads(mosaic("bench", "--list", "--json").out)["good"] == "Speed of counting."
-    done = mosaic("bench", "god")
-    assert (done.code, "Did you mean 'good'?" in done.err) == (2, True)
+def test_programs_and_rows_are_listed(mosaic, programs):
+    (programs / "rows.py").write_text(program() + "ROWS = {'first': 1, 'second': 2}\n")
+    listed = json.loads(mosaic("bench", "--list", "--json").out)
+    assert listed["good"] == {"what": "Speed of counting.", "rows": []}
+    assert listed["rows"]["rows"] == ["first", "second"]
+    assert list(json.loads(mosaic("bench", "rows", "--list", "--json").out)) == ["rows"]
+    assert "first, second" in mosaic("bench", "--list").out
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("god", "There is no benchmark named 'god'. Did you mean 'good'?"),
+        ("rows:furst", "There is no row of 'rows' named 'furst'. Did you mean 'first'? Known: first, second."),
+        ("rows:", "There is no row of 'rows' named ''."),
+        ("good:first", "The benchmark 'good' has no rows to choose from. Type: mosaic bench good"),
+    ],
+)
+def test_an_unknown_name_is_refused_before_anything_runs(mosaic, programs, asked, said):
+    (programs / "rows.py").write_text(program() + "ROWS = {'first': 1, 'second': 2}\n")
+    done = mosaic("bench", "slow", asked, "--out", "here")
+    assert done.code == 2
+    assert said in " ".join(done.err.split())
+    assert "counting" not in done.err
+    assert not Path("here").exists()
 
 
 def test_rows_are_chosen_where_a_benchmark_has_them(mosaic, programs):
-    rows = programs / "benchmarks" / "rows.py"
-    rows.write_text(PROGRAM.replace("GOAL", "1").replace("FAILURE", "") + "# row_parser(\n")
+    (programs / "rows.py").write_text(program("1") + "ROWS = {'first': 1, 'second': 2}\n")
     done = mosaic("bench", "rows:first", "rows:second", "--quick")
     assert (done.code, "counting first second --quick" in done.err) == (0, True)
-    done = mosaic("bench", "good:first")
-    assert (done.code, "has no rows to choose from" in done.err) == (2, True)
+    whole = mosaic("bench", "rows", "rows:second", "--quick")
+    assert "counting --quick" in whole.err
+
+
+@pytest.mark.parametrize("out", ["taken", "taken/below", "/proc/nothing"])
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(mosaic, programs, out):
+    Path("taken").write_text("a file")
+    done = mosaic("bench", "good", "--out", out)
+    assert done.code == 2
+    assert f"The report cannot be written to '{out}': " in " ".join(done.err.split())
+    assert "Name another folder: --out FOLDER" in " ".join(done.err.split())
+    assert "counting" not in done.err
 
 
 def test_without_a_repository_it_says_where_the_benchmarks_are(mosaic, monkeypatch):
@@ -142,13 +138,24 @@ def test_figures_are_written_only_where_they_are_asked_for(tmp_path, monkeypatch
     monkeypatch.setenv(figures["VARIABLE"], str(tmp_path / "found"))
     figures["note_ratio"]("start", "s", [1.0], [4.0], "peer")
     figures["note_failure"]("row", "the gate failed")
-    first, second = bench_report.read_figures(tmp_path / "found", "b")
+    first, second = report.read_figures(tmp_path / "found", "b")
     assert (first["ratios"], second["failed"]) == ([4.0], "the gate failed")
     assert os.listdir(tmp_path) == ["found"]
 
 
-def test_every_benchmark_of_the_repository_is_listed():
-    known = command._benchmarks(command._folder())
-    assert {"ppo", "runner", "sb3", "tui"} <= known.keys()
-    assert not {"figures", "row_table"} & known.keys()
-    assert all(command._summary(path).endswith(".") or ":" in command._summary(path) for path in known.values())
+def test_goals_of_the_short_form_leave_room_for_a_slow_machine(tmp_path, monkeypatch):
+    figures = runpy.run_path(str(FIGURES))
+    at_least, at_most, goal = figures["at_least"], figures["at_most"], figures["Goal"]
+    monkeypatch.setenv(figures["VARIABLE"], str(tmp_path / "found"))
+    assert figures["note_figure"]("start", "s", [1.0], at_most(0.5)) == "at most 0.5: NO"
+    figures["loosen_goals"]()
+    said = [
+        figures["note_ratio"]("ratio", "steps/s", [60.0], [100.0], "peer", at_least(0.97)),
+        figures["note_figure"]("ratio without a peer", "×", [2.5], at_most(1.5)),
+        figures["note_figure"]("ratio without a peer", "×", [3.5], at_most(1.5)),
+        figures["note_figure"]("start", "s", [1.0], at_most(0.5)),
+        figures["note_figure"]("optimal moves", "%", [96.0], goal("at least", 97, fixed=True)),
+    ]
+    assert said == ["at least 0.485: yes", "at most 3: yes", "at most 3: NO", "", "at least 97: NO"]
+    bounds = [each.get("bound") for each in report.read_figures(tmp_path / "found", "b")]
+    assert bounds == [0.5, 0.485, 3.0, 3.0, None, 97]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +12,6 @@ import typer
 
 from mosaic.ui.cli.options import JsonOption
 
-TO_INSTALL = "Type: mosaic bench --with-peers"
-OWN_PLACES = "own"  # folders of peers that run in environments of their own
 BUSY_PERCENT = 25  # of all cores, by other programs, before the first benchmark
 
 
@@ -23,8 +24,10 @@ def bench(
             show_default=False,
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="List the benchmarks.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Short form, where a benchmark has one.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the benchmarks and their rows.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Short form: fewer repeats, looser goals for ratios, none for times.")
+    ] = False,
     with_peers: Annotated[
         bool,
         typer.Option("--with-peers", help="Install what is missing, conflicting peers in environments of their own."),
@@ -39,44 +42,48 @@ def bench(
     Runs the programs of the folder benchmarks/ of a copy of the repository, one after the other: ours and the peers
     take turns, and speed counts only if something was learned. Exits with 1 if a figure misses its goal.
     """
-    from mosaic.ui.cli.bench_report import COLUMNS, machine, missed, rows, write_report
+    from mosaic.ui.cli.bench import packages
+    from mosaic.ui.cli.bench.programs import Figures, choose, find_programs, run_program
+    from mosaic.ui.cli.bench.report import COLUMNS, NUMBERS, machine, missed, rows, summarized, write_report
     from mosaic.ui.cli.output import note, print_json, print_table
 
     folder = _folder()
-    known = _benchmarks(folder)
+    known = find_programs(folder)
+    chosen = choose(names or list(known), known)
     if list_:
-        said = {name: _summary(path) for name, path in known.items()}
+        programs = [known[name] for name in chosen]
         if json:
-            print_json(said)
+            print_json({each.name: {"what": each.summary, "rows": each.rows} for each in programs})
         else:
-            print_table(f"{len(known)} benchmarks", ["benchmark", "what it measures"], list(said.items()))
+            cells = [(each.name, each.summary, ", ".join(each.rows)) for each in programs]
+            print_table(f"{len(programs)} benchmarks", ["benchmark", "what it measures", "rows"], cells)
         return
-    chosen = _chosen(names or list(known), known)
-    absent = missing_packages(folder)
+    _make_folder(out)
+    absent = packages.missing(folder.parent)
     if absent and with_peers:
-        _install(folder, absent)
+        note(f"Installing {', '.join(absent)}")
+        packages.install(folder.parent, absent)
     elif absent:
-        note(f"Not installed: {', '.join(absent)}. Rows that need them are left out. {TO_INSTALL}")
+        note(f"Not installed: {', '.join(absent)}. What needs them is left out. Type: mosaic bench --with-peers")
     about = machine(folder)
     if (used := _used_percent()) > BUSY_PERCENT:
         note(f"Other programs use {used:.0f} % of the cores: figures will vary. Stop them, or read the intervals.")
-    figures: list[dict[str, object]] = []
+    given = {"--quick": quick, "--with-peers": with_peers}
+    figures: Figures = []
     failed, written = [], list[Path]()
-    for name, asked in chosen.items():
-        options = _options(known[name], quick=quick, with_peers=with_peers)
-        try:
-            failed += [name] if _run(known[name], [*asked, *options], figures) else []
-        finally:  # hours of figures survive Ctrl-C
-            written = write_report(out, about, figures)
+    with _stopped_as_by_ctrl_c():
+        for name, asked in chosen.items():
+            options = [option for option in known[name].options if given[option]]
+            try:
+                passed = run_program(known[name], [*asked, *options], figures, installed=with_peers)
+                failed += [] if passed else [name]
+            finally:  # hours of figures survive Ctrl-C
+                written = write_report(out, about, figures)
     if json:
-        print_json({"machine": about, "figures": figures, "failed": failed})
+        print_json({"machine": about, "figures": summarized(figures), "failed": failed})
     else:
-        print_table(
-            "1 figure" if len(figures) == 1 else f"{len(figures)} figures",
-            list(COLUMNS),
-            rows(figures),
-            ["ours", "ratio (95 %)"],
-        )
+        title = "1 figure" if len(figures) == 1 else f"{len(figures)} figures"
+        print_table(title, list(COLUMNS), rows(figures), NUMBERS)
         note(f"Written: {', '.join(map(str, written))}")
     wrong = missed(figures)
     if wrong or failed:
@@ -85,88 +92,25 @@ def bench(
 
 
 def _folder() -> Path:
+    from mosaic.ui.cli.bench.programs import find_folder
+
+    return find_folder(Path(__file__))
+
+
+def _make_folder(path: Path) -> None:
+    """Create the folder of the report, before hours of measurements."""
+    import tempfile
+
     from mosaic.core.errors import InputError
 
-    here = Path(__file__).resolve().parents[5] / "benchmarks"
-    if not (here / "figures.py").is_file():
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
         raise InputError(
-            "The benchmarks are part of the repository and not of the installed package. Clone it, type `make setup` "
-            "there, and then: .venv/bin/mosaic bench"
-        )
-    return here
-
-
-def _benchmarks(folder: Path) -> dict[str, Path]:
-    """Return the programs of the folder by name; modules that they share are left out."""
-    programs = sorted(path for path in folder.glob("*.py") if "def main(" in path.read_text(encoding="utf-8"))
-    return {path.stem: path for path in programs}
-
-
-def _chosen(names: list[str], known: dict[str, Path]) -> dict[str, list[str]]:
-    """Return the rows that are asked for of each benchmark; none: all."""
-    from mosaic.core.errors import InputError, unknown
-
-    chosen: dict[str, list[str]] = {}
-    for name, _, row in (each.partition(":") for each in names):
-        if name not in known:
-            raise unknown("benchmark", name, known)
-        if row and not _has_rows(known[name]):
-            raise InputError(f"The benchmark '{name}' has no rows to choose from. Type: mosaic bench {name}")
-        chosen.setdefault(name, []).extend([row] if row else [])
-    return chosen
-
-
-def _has_rows(path: Path) -> bool:
-    text = path.read_text(encoding="utf-8")
-    return "row_parser(" in text or 'add_argument("rows"' in text
-
-
-def foreign_imports(folder: Path) -> set[str]:
-    """Return the packages, by import name, that benchmarks and peers import into our environment."""
-    import ast
-    import sys
-
-    imported, files = set[str](), [path for path in folder.rglob("*.py") if OWN_PLACES not in path.parts]
-    for node in (node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-        imported |= {name.partition(".")[0] for name in names}
-    ours = {"mosaic", *(path.stem for path in [*folder.iterdir(), *folder.glob("*/*.py")])}
-    return imported - ours - set(sys.stdlib_module_names)
-
-
-def missing_packages(folder: Path) -> list[str]:
-    """Return what pip calls the packages that benchmarks import and that are not installed."""
-    from importlib.util import find_spec
-
-    return sorted(name.replace("_", "-") for name in foreign_imports(folder) if find_spec(name) is None)
-
-
-def _install(folder: Path, packages: list[str]) -> None:
-    """Install packages beside ours, in the versions that the repository is tested with."""
-    import importlib
-    import shlex
-    import subprocess
-
-    from mosaic.core.child_process import module_command
-    from mosaic.core.errors import MosaicError
-    from mosaic.ui.cli.output import note
-
-    limits = ["-c", str(folder.parent / "constraints.txt")]
-    command = module_command("pip", "install", "-q", "--disable-pip-version-check", *limits, *packages)
-    note(f"Installing {', '.join(packages)}")
-    ended = subprocess.run(command, capture_output=True, text=True)
-    if ended.returncode:
-        said = ended.stderr.strip().splitlines()
-        raise MosaicError(f"{shlex.join(command)} failed: {said[-1] if said else ended.returncode}")
-    importlib.invalidate_caches()
-
-
-def _summary(path: Path) -> str:
-    import ast
-
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return text.partition("\n")[0]
+            f"The report cannot be written to '{path}': {error.strerror}. Name another folder: --out FOLDER"
+        ) from error
 
 
 def _used_percent() -> float:
@@ -175,52 +119,12 @@ def _used_percent() -> float:
     return float(psutil.cpu_percent(interval=1.0))
 
 
-def _options(path: Path, *, quick: bool, with_peers: bool) -> list[str]:
-    """Return the options that this program knows."""
-    text = path.read_text(encoding="utf-8")
-    short = quick and ('"--quick"' in text or "row_parser(" in text)
-    return ["--quick"] * short + ["--with-peers"] * (with_peers and '"--with-peers"' in text)
-
-
-def _run(path: Path, options: list[str], figures: list[dict[str, object]]) -> int:
-    """Run one program, print its lines to stderr, add its figures even if it is interrupted; return its exit code."""
-    import os
-    import subprocess
-    import sys
-    import tempfile
-    from time import perf_counter
-
-    from mosaic.ui.cli.bench_report import read_figures
-    from mosaic.ui.cli.output import note
-    from mosaic.ui.web.components.theme import duration
-
-    note(f"{path.stem}: {_summary(path)}")
-    began, last = perf_counter(), ""
-    with tempfile.TemporaryDirectory(prefix="mosaic-bench-") as folder:
-        written_down = Path(folder, "figures.jsonl")
-        surroundings = {**os.environ, "MOSAIC_BENCHMARK_FIGURES": str(written_down)}
-        command = [sys.executable, "-u", str(path), *options]
-        try:
-            with subprocess.Popen(
-                command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder
-            ) as process:
-                try:
-                    for line in process.stdout or ():
-                        print(line, end="", file=sys.stderr, flush=True)
-                        last = line.strip() or last
-                except BaseException:
-                    process.terminate()
-                    raise
-        finally:
-            found = read_figures(written_down, path.stem)
-            figures += found
-    note(f"{path.stem}: {duration(perf_counter() - began)}")
-    absent = last.removeprefix("ModuleNotFoundError: No module named ").strip("'")
-    if process.returncode and absent.partition(".")[0] in foreign_imports(path.parent):
-        reason = f"{absent} is not installed. {TO_INSTALL}"
-        figures.append({"benchmark": path.stem, "what": path.stem, "skipped": reason})
-        return 0
-    if process.returncode and not any(figure.get("failed") for figure in found):
-        reason = f"ended with exit code {process.returncode}"
-        figures.append({"benchmark": path.stem, "what": path.stem, "failed": reason})
-    return process.returncode
+@contextmanager
+def _stopped_as_by_ctrl_c() -> Iterator[None]:
+    """Treat SIGTERM and a closed terminal like Ctrl-C: the report is written, and nothing is left running."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

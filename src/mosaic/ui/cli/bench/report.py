@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple, TypeAlias
 
 import psutil
@@ -16,14 +15,15 @@ from mosaic.store.origin import all_versions, git_state, machine_here
 from mosaic.telemetry.curves.bootstrap import bounds, resampled_places
 
 Document: TypeAlias = dict[str, Any]
-COLUMNS = ("benchmark", "figure", "ours", "ratio (95 %)", "peer", "goal", "met")
+COLUMNS = ("benchmark", "figure", "ours (95 %)", "peer's (95 %)", "peer", "ratio (95 %)", "goal", "met")
+NUMBERS = [column for column in COLUMNS if "95 %" in column]
 _VERDICTS = {True: "yes", False: "NO", None: ""}
 
 
 class MedianInterval(NamedTuple):
     """Median of repeats with its 95 % interval; one repeat has no interval."""
 
-    middle: float
+    median: float
     low: float | None
     high: float | None
 
@@ -36,12 +36,26 @@ class MedianInterval(NamedTuple):
         found = np.asarray(values)
         medians = [np.median(found[places], axis=1) for places in resampled_places(len(values), len(values))]
         low, high = bounds(np.concatenate(medians), len(values))
-        return cls(median(values), float(low), float(high))
+        return cls(float(np.median(found)), float(low), float(high))
 
     def text(self, sign: str = "") -> str:
         if self.low is None or self.high is None:
-            return f"{_short(self.middle)}{sign}"
-        return f"{_short(self.middle)}{sign} [{_short(self.low)}, {_short(self.high)}]"
+            return f"{_short(self.median)}{sign}"
+        return f"{_short(self.median)}{sign} [{_short(self.low)}, {_short(self.high)}]"
+
+
+def summarized(figures: Sequence[Document]) -> list[Document]:
+    """Return the figures with median and 95 % interval of ours, the peer's and their ratios."""
+    sides = {"ours": "values", "peer": "peer_values", "ratio": "ratios"}
+    return [
+        {
+            **figure,
+            "medians": {
+                side: MedianInterval.of(figure[key])._asdict() for side, key in sides.items() if figure.get(key)
+            },
+        }
+        for figure in figures
+    ]
 
 
 def machine(folder: Path) -> Document:
@@ -95,7 +109,7 @@ def markdown(about: Mapping[str, Any], figures: Sequence[Document]) -> str:
 def write_report(folder: Path, about: Mapping[str, Any], figures: Sequence[Document]) -> list[Path]:
     """Write report.json, report.md and, where there are ratios, report.png; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    document = {"machine": dict(about), "figures": list(figures)}
+    document = {"machine": dict(about), "figures": summarized(figures)}
     written = [folder / "report.json", folder / "report.md"]
     write_atomic(written[0], json.dumps(document, indent=1))
     write_atomic(written[1], markdown(about, figures))
@@ -108,15 +122,16 @@ def write_report(folder: Path, about: Mapping[str, Any], figures: Sequence[Docum
 
 def _cells(figure: Document) -> list[str]:
     if figure.get("failed"):
-        return [figure["benchmark"], figure["what"], figure["failed"], "", "", "", _VERDICTS[False]]
+        return [figure["benchmark"], figure["what"], figure["failed"], "", "", "", "", _VERDICTS[False]]
     if figure.get("skipped"):
-        return [figure["benchmark"], figure["what"], f"left out: {figure['skipped']}", "", "", "", _VERDICTS[None]]
-    ours = MedianInterval.of(figure["values"])
+        return [figure["benchmark"], figure["what"], f"left out: {figure['skipped']}", "", "", "", "", _VERDICTS[None]]
+    unit = f" {figure['unit']}".rstrip()
+    ours = MedianInterval.of(figure["values"]).text(unit)
+    theirs = MedianInterval.of(figure["peer_values"]).text(unit) if figure.get("peer_values") else ""
     ratio = MedianInterval.of(figure["ratios"]).text("×") if figure.get("ratios") else ""
     goal = f"{figure['goal']} {figure['bound']:g}" if "goal" in figure else ""
-    said = f"{_short(ours.middle)} {figure['unit']}".rstrip()
     verdict = _VERDICTS[figure.get("met")]
-    return [figure["benchmark"], figure["what"].strip(), said, ratio, figure.get("peer", ""), goal, verdict]
+    return [figure["benchmark"], figure["what"].strip(), ours, theirs, figure.get("peer", ""), ratio, goal, verdict]
 
 
 def _draw(figures: Sequence[Document], path: Path) -> None:
@@ -142,13 +157,13 @@ def _draw(figures: Sequence[Document], path: Path) -> None:
         y = top + tall * number
         label = f"{figure['what'].strip()} / {figure['peer']}"
         pen.text((10, y + 4), label if len(label) <= 52 else f"{label[:51]}…", "#333a44", font)
-        ends = sorted((place(1), place(ratio.middle)))
+        ends = sorted((place(1), place(ratio.median)))
         pen.rectangle([ends[0], y + 5, ends[1], y + 21], "#d9822b" if figure.get("met") is False else "#3b7dd8")
         if ratio.low is not None and ratio.high is not None:
             pen.line([(place(ratio.low), y + 13), (place(ratio.high), y + 13)], "#1b2430", 2)
         if "bound" in figure:
             pen.line([(place(figure["bound"]), y + 2), (place(figure["bound"]), y + 24)], "#1b2430", 3)
-        said = f"{_short(ratio.middle)} times{', missed' if figure.get('met') is False else ''}"
+        said = f"{_short(ratio.median)} times{', missed' if figure.get('met') is False else ''}"
         pen.text((max(ends[1], place(ratio.high or 0)) + 6, y + 4), said, "#1b2430", font)
     picture.save(path)
 
