@@ -1,4 +1,4 @@
-"""Smoke benchmark: a few small rows with loose goals; `make bench-smoke` runs it in less than a minute.
+"""Smoke benchmark: a few small rows with loose goals; `make bench-smoke` runs it in less than two minutes.
 
     python benchmarks/smoke.py
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,8 +21,8 @@ CHILDREN = """
     open(os.environ["PIDS"], "w").write(f"{same.pid} {own.pid}")
 """
 CTRL_C = """
-    os.kill(os.getppid(), getattr(signal, "NAME"))
     try:
+        os.kill(os.getppid(), getattr(signal, "NAME"))
         signal.pause()
     finally:
         open(os.environ["PIDS"] + ".cleaned", "w").close()
@@ -78,20 +76,3 @@ def test_what_a_program_leaves_running_is_ended(mosaic, programs, pids):
     (programs / "leaving.py").write_text(program("1", leaving))
     assert mosaic("bench", "leaving", "--out", "here").code == 0
     assert (len(pids()), [pid for pid in pids() if alive(pid)]) == (2, [])
-
-
-def test_the_smoke_benchmark_fails_when_its_time_is_over(tmp_path):
-    """A part of `make test` must not hang."""
-    folder = Path(__file__).parents[3] / "benchmarks"
-    text = (
-        f"import sys; sys.path.insert(0, {str(folder)!r}); sys.argv = ['smoke.py']\n"
-        "import signal, smoke\n"
-        "def waiting(): signal.pause()\n"
-        "smoke.LIMIT_S, smoke.PARTS = 0.2, (waiting,)\n"
-        "smoke.main()\n"
-    )
-    found = tmp_path / "figures"
-    surroundings = {**os.environ, "MOSAIC_BENCHMARK_FIGURES": str(found)}
-    done = subprocess.run([sys.executable, "-c", text], env=surroundings, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (1, "not done after 0.2 s, in the row waiting: is the machine busy?\n")
-    assert json.loads(found.read_text())["what"] == "time limit"

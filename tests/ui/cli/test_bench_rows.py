@@ -1,0 +1,121 @@
+"""Rows of a benchmark: what is a failure, what is left out, and what the report says about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mosaic.ui.cli.bench.programs import find_programs
+
+FOLDER = Path(__file__).parents[3] / "benchmarks"
+HEAD = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); sys.argv = ['bench']\n"
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """Run a program beside the benchmarks' modules; return its end and the figures that it wrote down."""
+
+    def run(text):
+        found = tmp_path / "figures"
+        environ = {**os.environ, "MOSAIC_BENCHMARK_FIGURES": str(found), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        done = subprocess.run(
+            [sys.executable, "-c", HEAD + text], env=environ, capture_output=True, text=True, cwd=tmp_path
+        )
+        return done, [json.loads(line) for line in found.read_text().splitlines()]
+
+    return run
+
+
+def test_a_row_that_crashes_is_a_failure_and_the_others_are_measured(ask):
+    text = """
+from row_table import run_row
+from figures import note_figure
+from mosaic.core.errors import MissingExtraError
+from ppo_rows.measure import PeerMissing, Unmeasured
+def crash(): 1 / 0
+def unmeasured(): raise Unmeasured("the peer ended with 3")
+def missing(): import abacus_of_1642
+def inside(): import mosaic.abacus
+def extra(): raise MissingExtraError("Type: pip install 'mosaic-rl[mpi]'")
+def engine(): raise PeerMissing("no engine. Type: this")
+def good(): note_figure("good", "s", [1.0])
+print([run_row(each.__name__, each) for each in (crash, unmeasured, missing, inside, extra, engine, good)])
+"""
+    done, figures = ask(text)
+    assert done.stdout.splitlines()[-1] == "[False, False, True, False, True, True, True]", done.stderr
+    said = {each["what"]: each.get("failed") or each.get("skipped") for each in figures}
+    assert said == {
+        "crash": "ZeroDivisionError: division by zero",
+        "unmeasured": "no figures: the peer ended with 3",
+        "missing": "abacus_of_1642 is not installed. Type: mosaic bench --with-peers",
+        "inside": "ModuleNotFoundError: No module named 'mosaic.abacus'",
+        "extra": "Type: pip install 'mosaic-rl[mpi]'",
+        "engine": "no engine. Type: this",
+        "good": None,
+    }
+    assert [each["what"] for each in figures if each.get("package")] == ["missing", "extra"]
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_a_peer_that_crashes_or_cannot_be_installed_is_a_failure(ask):
+    text = """
+import sys
+from pathlib import Path
+from ppo_peers import own_place
+from row_table import run_row
+Path("crashing.py").write_text("raise SystemExit('no beads')")
+python = sys.executable
+print(run_row("script", lambda: own_place.ask(str(Path("crashing.py").resolve()))))
+print(run_row("pip", lambda: own_place._quietly(python, "-c", "raise SystemExit('no beads')")))
+own_place.MOST_S = 0.1
+print(run_row("slow", lambda: own_place._quietly(python, "-c", "import signal; signal.pause()")))
+"""
+    _, figures = ask(text)
+    script, pip, slow = (each["failed"] for each in figures)
+    assert script.endswith("crashing.py ended with 1: no beads")
+    assert pip.endswith("-c raise SystemExit('no beads') …' failed: no beads")
+    assert slow.endswith("-c import signal; signal.pause() …' took longer than 0.1 s")
+
+
+def test_a_peer_with_its_own_environment_is_left_out_with_what_to_type(ask):
+    text = """
+from ppo_peers.own_place import PACKAGES, wanted
+from ppo_rows.measure import Plan
+assert wanted(Plan(1, True, with_peers=True), "CartPole", "JAX")
+assert not wanted(Plan(1, True, with_peers=False), "CartPole", "JAX")
+assert all("==" in package for packages in PACKAGES.values() for package in packages)
+"""
+    done, figures = ask(text)
+    assert done.returncode == 0, done.stderr
+    reason = "JAX runs in an environment of its own. Type: mosaic bench --with-peers"
+    assert figures == [{"what": "CartPole beside JAX", "skipped": reason, "package": ""}]
+    assert reason in done.stdout
+
+
+def test_the_smoke_benchmark_fails_when_its_time_is_over(ask):
+    """A part of `make test` must not hang."""
+    text = """
+import signal
+import smoke
+def waiting(): signal.pause()
+smoke.LIMIT_S, smoke.PARTS = 0.2, (waiting,)
+smoke.main()
+"""
+    done, figures = ask(text)
+    assert (done.returncode, done.stderr) == (1, "not done after 0.2 s, in the row waiting: is the machine busy?\n")
+    assert [each["what"] for each in figures] == ["time limit"]
+
+
+def test_rows_and_short_forms_are_found_without_running_a_benchmark():
+    """An unknown row is refused before anything runs, and `make bench` takes the short form of everything long."""
+    programs = find_programs(FOLDER)
+    with_rows = {name for name, each in programs.items() if "ROW" in each.path.read_text().partition("def main")[2]}
+    assert {name for name, each in programs.items() if each.rows} == with_rows
+    assert {"fastlane", "gpu", "ppo", "runs", "tabular", "tui", "web"} <= with_rows
+    short = {"smoke", "imitation"}  # two minutes at most, and their goals are what was learned
+    assert {name for name, each in programs.items() if "--quick" not in each.options} == short
