@@ -28,7 +28,7 @@ VARIABLE = "MOSAIC_BENCHMARK_FIGURES"  # path of the figures; also the mark of e
 GRACE_S = 15.0  # after Ctrl-C, to stop Ray, servers and runs
 
 
-class Program(NamedTuple):
+class BenchmarkProgram(NamedTuple):
     """Program of the folder benchmarks/."""
 
     path: Path
@@ -51,19 +51,19 @@ def find_folder(beside: Path) -> Path:
     return here
 
 
-def find_programs(folder: Path) -> dict[str, Program]:
+def find_programs(folder: Path) -> dict[str, BenchmarkProgram]:
     """Return the programs of the folder by name; modules that they share are left out."""
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
     return {path.stem: _program(path, text) for path, text in texts.items() if "def main(" in text}
 
 
-def _program(path: Path, text: str) -> Program:
+def _program(path: Path, text: str) -> BenchmarkProgram:
     tree = ast.parse(text)
     summary = (ast.get_docstring(tree) or "").partition("\n")[0]
     options = [each for each in ("--quick", "--with-peers") if f'"{each}"' in text]
     if "row_parser(" in text and "--quick" not in options:
         options.append("--quick")
-    return Program(path, summary, tuple(_rows(tree)), tuple(options))
+    return BenchmarkProgram(path, summary, tuple(_rows(tree)), tuple(options))
 
 
 def _rows(tree: ast.Module) -> list[str]:
@@ -76,7 +76,7 @@ def _rows(tree: ast.Module) -> list[str]:
     return []
 
 
-def choose(names: Sequence[str], known: dict[str, Program]) -> dict[str, list[str]]:
+def choose(names: Sequence[str], known: dict[str, BenchmarkProgram]) -> dict[str, list[str]]:
     """Return the rows that are asked for of each benchmark; none: all."""
     chosen: dict[str, list[str]] = {}
     whole = set[str]()
@@ -92,7 +92,7 @@ def choose(names: Sequence[str], known: dict[str, Program]) -> dict[str, list[st
     return {name: [] if name in whole else list(dict.fromkeys(rows)) for name, rows in chosen.items()}
 
 
-def run_program(program: Program, arguments: list[str], figures: Figures, *, installed: bool) -> bool:
+def run_program(program: BenchmarkProgram, arguments: list[str], figures: Figures, *, installed: bool) -> bool:
     """Run a program, print its lines to stderr and add its figures; return whether it passed.
 
     Figures of a program that is interrupted are kept. `installed`: everything was installed before, so what is missing
