@@ -136,6 +136,8 @@ def between_processes(folder: Path) -> None:
         gives: dict[str, Callable[[Picture], None]] = {"ring": writer.publish, "pipe": pipe.send, "queue": queue.put}
         other = _CONTEXT.Process(target=receive, args=(folder, pipe_there, queue, answers_there))
         other.start()
+        pipe_there.close()  # else waiting for a process that has crashed would never end
+        answers_there.close()
         cost: dict[str, list[float]] = {way: [] for way in gives}
         for _ in range(ROUNDS):
             for way, give in gives.items():
@@ -165,6 +167,7 @@ def training(folder: Path, repeats: int) -> None:
     orders, orders_there = _CONTEXT.Pipe()
     reader = _CONTEXT.Process(target=look_on, args=(folder, orders_there), daemon=True)
     reader.start()
+    orders_there.close()  # as above
     with (
         closing(assemble(config, options).learner) as learner,
         camera_of(config, options, folder, learner, frames=False) as off,
