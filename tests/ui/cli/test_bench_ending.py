@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,31 @@ def test_ctrl_c_keeps_what_was_measured_and_ends_all_processes(mosaic, programs,
         ("stopped", "stopped", "interrupted before its end"),
     ]
     assert (len(pids()), [pid for pid in pids() if alive(pid)]) == (2, [])
+    assert Path(os.environ["PIDS"] + ".cleaned").exists()
+
+
+def test_ctrl_c_while_a_program_starts_ends_it_too(mosaic, programs, pids, monkeypatch):
+    class Started(subprocess.Popen):
+        def __init__(self, *words, **options):
+            super().__init__(*words, **options)
+            if options.get("start_new_session"):
+                while "waiting" not in self.stdout.readline():
+                    pass
+                signal.raise_signal(signal.SIGINT)
+
+    waiting = """
+    import os, signal
+    try:
+        open(os.environ["PIDS"], "w").write(str(os.getpid()))
+        print("waiting")
+        signal.pause()
+    finally:
+        open(os.environ["PIDS"] + ".cleaned", "w").close()
+"""
+    (programs / "starting.py").write_text(program("1", waiting.strip()))
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    assert mosaic("bench", "starting", "--out", "here").code == 130
+    assert (len(pids()), [pid for pid in pids() if alive(pid)]) == (1, [])
     assert Path(os.environ["PIDS"] + ".cleaned").exists()
 
 

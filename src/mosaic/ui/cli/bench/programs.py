@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
 
 from mosaic.core.errors import InputError, unknown
+from mosaic.core.interrupts import ctrl_c_deferred
 from mosaic.core.proc import environment
 from mosaic.runs.processes import Row, end_all, list_processes
 from mosaic.ui.cli.bench.packages import foreign_imports
@@ -142,30 +143,35 @@ def _started(command: list[str], figures: Path) -> Iterator[subprocess.Popen[str
     def end_leftovers() -> None:
         end_all(leftovers, monotonic() + GRACE_S)
 
-    def wait() -> None:
+    def wait(process: subprocess.Popen[str]) -> None:
         process.wait()
         end_leftovers()
 
-    with subprocess.Popen(
-        command,
-        env={**os.environ, VARIABLE: str(figures)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        cwd=figures.parent,
-        start_new_session=True,
-    ) as process:
-        waiting = Thread(target=wait, daemon=True)
-        waiting.start()
-        try:
-            yield process
-        except BaseException:
+    process = waiting = None
+    try:
+        with ctrl_c_deferred():
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, VARIABLE: str(figures)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                cwd=figures.parent,
+                start_new_session=True,
+            )
+            waiting = Thread(target=wait, args=(process,), daemon=True)
+            waiting.start()
+        yield process
+    except BaseException:
+        if process is not None:
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE_S)
-            end_leftovers()  # the program too, if it has not ended by itself
-            raise
-        finally:
+        end_leftovers()  # the program too, if it has not ended by itself
+        raise
+    finally:
+        if process is not None and waiting is not None:
             waiting.join()
+            process.communicate()
