@@ -27,7 +27,7 @@ KUBERNETES = ("needs a Kubernetes cluster", f"{DEPLOYMENT}::test_kuberay_values_
 DOCKER = ("needs Docker", f"{DEPLOYMENT}::test_compose_has_a_head_and_two_workers_with_a_token")
 MACHINES = ("rents machines, or needs those", f"{DEPLOYMENT}::test_launcher_files_are_accepted_by_rays_schema")
 PACKAGES = ("installs packages", EXTRAS)
-MEASURES = ("measures for many minutes", f"{BENCH}::test_the_report_has_ratios_intervals_goals_and_the_machine")
+MEASURES = ("measures for many minutes", f"{BENCH}::test_the_report_has_medians_intervals_goals_and_the_machine")
 ROWS = ("measures for many minutes", f"{BENCH}::test_rows_are_chosen_where_a_benchmark_has_them")
 LINES = {
     "make demo": (
@@ -52,7 +52,10 @@ LINES = {
     "mosaic bench --quick": MEASURES,
     "mosaic bench ppo sb3": MEASURES,
     "mosaic bench ppo:cartpole": ROWS,
-    "mosaic bench --with-peers": ("installs packages", f"{BENCH}::test_peers_are_installed_when_asked"),
+    "mosaic bench --with-peers": (
+        "installs packages",
+        "tests/ui/cli/test_bench_packages.py::test_an_installation_that_fails_shows_the_command",
+    ),
     "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=…": ("belongs to a cluster of several machines", CLUSTER),
     "ray start --head --port=6379": ("would stay after the test", CLUSTER),
     "ray start --address=FIRST:6379": ("needs a second machine", CLUSTER),
