@@ -10,9 +10,12 @@ import select
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from mosaic.core.system import PORTABLE
+from mosaic.core.system import PORTABLE, open_process
+
+if TYPE_CHECKING:
+    import psutil
 
 PROC = Path("/proc")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -25,7 +28,7 @@ class Stat(NamedTuple):
 
     alive: bool  # False for a zombie, which holds nothing but its PID
     parent: int
-    started: int  # ticks since boot, unaffected by clock changes; without /proc since 1970
+    started: int  # ticks since boot or 1970, unaffected by clock changes
     memory_mb: float  # resident
     cpu_s: float  # of all its threads
 
@@ -53,13 +56,21 @@ def _ask_stat(pid: int) -> Stat | None:
 
     try:
         process = psutil.Process(pid)
-        started, parent, alive = process.create_time(), process.ppid(), process.status() != psutil.STATUS_ZOMBIE
+        started, parent, alive = _created(process), process.ppid(), process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return None
     memory_mb = cpu_s = 0.0
     with suppress(psutil.Error):  # a zombie has none, and those of other users are not told
         memory_mb, cpu_s = process.memory_info().rss / 2**20, sum(process.cpu_times()[:2])
     return Stat(alive, parent, round(started * _TICKS_PER_S), memory_mb, cpu_s)
+
+
+def _created(process: psutil.Process) -> float:
+    """Return the start time as the kernel has noted it; the public one moves with the clock in psutil 7.1 and later."""
+    try:
+        return float(process._proc.create_time(monotonic=True))
+    except (AttributeError, TypeError):  # a version that does not adjust it
+        return float(process.create_time())
 
 
 def started_at(pid: int) -> int | None:
@@ -124,8 +135,20 @@ def open_files(pid: int) -> Iterator[str]:
             yield os.readlink(folder / name)
 
 
-def wait_gone(handle: int, timeout_s: float) -> bool:
-    """Return whether the process behind a handle of `open_process` ended within the time."""
+def wait_gone(handle: int, timeout_s: float | None) -> bool:
+    """Return whether the process behind a handle of `open_process` ended within the time; None: wait for its end."""
     poll = select.poll()
     poll.register(handle, select.POLLIN)  # of a pipe whose other end is closed, POLLHUP is reported too
-    return bool(poll.poll(max(0.0, timeout_s) * 1000))
+    return bool(poll.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000))
+
+
+def wait_unreaped(child: int) -> None:
+    """Wait until a child has ended, and leave it a zombie, so that its PID is not reused."""
+    try:
+        handle = open_process(child)
+    except ProcessLookupError:
+        return
+    try:
+        wait_gone(handle, None)
+    finally:
+        os.close(handle)

@@ -1,7 +1,8 @@
 """System calls that Linux and macOS have in different forms: process handles, signals, locks, room on disk.
 
-Every call that exists on Linux alone is made here or in `mosaic.core.proc` and `mosaic.core.parent_death`, each with a
-portable form beside it. `MOSAIC_PORTABLE=1` uses the portable forms on Linux too: tests run with it.
+Every call that exists on Linux alone is made here or in `mosaic.core.proc`, `mosaic.core.machine`,
+`mosaic.core.parent_death` and `mosaic.envs.godot.names`, each with a portable form beside it. `MOSAIC_PORTABLE=1` uses
+the portable forms on Linux too: tests run with it. Conditions name `sys.platform` so that mypy checks them for macOS.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import resource
 import select
 import signal
 import struct
@@ -36,7 +38,7 @@ def open_process(pid: int) -> int:
 
     On Linux it is a pidfd, which unlike a PID can never refer to another process. Elsewhere a thread looks every 20 ms.
     """
-    if not PORTABLE:
+    if sys.platform == "linux" and not PORTABLE:
         return os.pidfd_open(pid)
     os.kill(pid, 0)
     near, far = os.pipe()
@@ -51,7 +53,7 @@ def _watch(pid: int, far: int) -> None:
 
     started = started_at(pid)
     poll = select.poll()
-    poll.register(far, 0)  # errors are always reported: the other end is closed
+    poll.register(far, select.POLLHUP)  # the other end is closed; macOS reports nothing if nothing is asked for
     try:
         while not poll.poll(_LOOK_EVERY_S * 1000):
             if started is None or started_at(pid) != started:
@@ -62,18 +64,18 @@ def _watch(pid: int, far: int) -> None:
 
 def send_signal(handle: int, pid: int, number: signal.Signals) -> None:
     """Send a signal to the process of a handle; its identity has been checked since the handle was opened."""
-    if PORTABLE:
-        os.kill(pid, number)
-    else:
+    if sys.platform == "linux" and not PORTABLE:
         signal.pidfd_send_signal(handle, number)
+    else:
+        os.kill(pid, number)
 
 
 def wait_for_child(wait_s: float) -> None:
     """Wait until a child ends, or the time is over; SIGCHLD must be blocked."""
-    if PORTABLE:
-        threading.Event().wait(wait_s)
-    else:
+    if sys.platform == "linux" and not PORTABLE:
         signal.sigtimedwait([signal.SIGCHLD], wait_s)
+    else:
+        threading.Event().wait(wait_s)
 
 
 def adopt_orphans() -> bool:
@@ -136,7 +138,7 @@ def _whole_file() -> bytes:
 
 def allocate(descriptor: int, size: int) -> None:
     """Give a new file its room on the disk, or raise OSError where there is not enough."""
-    if not PORTABLE:
+    if sys.platform == "linux" and not PORTABLE:
         os.posix_fallocate(descriptor, 0, size)
         return
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -147,13 +149,35 @@ def allocate(descriptor: int, size: int) -> None:
 
 def free_pages(memory: mmap.mmap, start: int, length: int) -> None:
     """Free the file's pages behind a mapping, where the system can; else the last process to close it frees them."""
-    if not PORTABLE:
+    if sys.platform == "linux" and not PORTABLE:
         memory.madvise(mmap.MADV_REMOVE, start, length)
+
+
+def anonymous_file() -> int:
+    """Return the descriptor of a new file without a name: its room is free again when nothing uses it any more."""
+    if sys.platform == "linux" and not PORTABLE:
+        return os.memfd_create("mosaic", os.MFD_CLOEXEC)
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def close_files_from(first: int) -> None:
     """Close every descriptor from this one on."""
-    os.closerange(first, min(os.sysconf("SC_OPEN_MAX"), _MOST_FILES) if PORTABLE else os.sysconf("SC_OPEN_MAX"))
+    limit = os.sysconf("SC_OPEN_MAX")
+    if limit < 0 or PORTABLE:  # negative: there is no limit
+        limit = _MOST_FILES if limit < 0 else min(limit, _MOST_FILES)
+    os.closerange(first, limit)
+
+
+def limit_address_space(size: int) -> bool:
+    """Limit the memory that this process can map, and return whether the system does that: macOS refuses."""
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    except (ValueError, OSError):
+        return False
+    return True
 
 
 def pid_namespace() -> str:
@@ -167,18 +191,22 @@ def boot_id() -> str:
     Process ids and start times begin again with each boot. Without the boot's id, the record of a process from before
     it, or from another machine that shares the folder, may fit an unrelated process.
     """
-    if sys.platform == "darwin":
-        return _boot_session()
     try:
-        return _BOOT_ID.read_text().strip()
+        return kernel_value("kern.bootsessionuuid") if sys.platform == "darwin" else _BOOT_ID.read_text().strip()
     except (FileNotFoundError, PermissionError):
         return ""
 
 
 @cache
-def _boot_session() -> str:
+def kernel_value(name: str) -> str:
+    """Return a fact that the kernel of macOS keeps under this name; empty where there is none."""
     try:
-        done = subprocess.run(["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=False)
+        done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def install_line(debian: str, homebrew: str) -> str:
+    """Return what to type to install packages of this system."""
+    return f"brew install {homebrew}" if sys.platform == "darwin" else f"apt install {debian}"

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from mosaic.core.errors import MosaicError
+from mosaic.core.errors import InputError, MosaicError
 from mosaic.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -35,7 +35,10 @@ def send(folder: RunFolder, command: Order, **facts: object) -> None:
     """Send a command to the run's supervisor, without confirmation that it could be carried out."""
     line = json.dumps({"command": command, **facts}, allow_nan=False).encode() + b"\n"
     if len(line) > select.PIPE_BUF:  # longer writes could interleave with another sender's
-        raise ValueError(f"A command may take {select.PIPE_BUF} bytes, this one takes {len(line)}.")
+        raise InputError(
+            f"The command '{command}' takes {len(line):,} bytes, and a run of this system reads at most "
+            f"{select.PIPE_BUF:,} at once. Give a shorter reason."
+        )
     try:
         fifo = os.open(folder.control, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

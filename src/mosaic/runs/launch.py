@@ -12,7 +12,7 @@ from mosaic.core.child_process import module_command
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.core.interrupts import raise_if_pressed
 from mosaic.core.proc import wait_gone
-from mosaic.core.system import open_process
+from mosaic.core.system import PORTABLE, open_process
 from mosaic.runs.daemonize import HELD
 from mosaic.runs.processes import MARK, is_alive
 from mosaic.store.archives.trust import VARIABLE
@@ -83,7 +83,7 @@ def sleep_between_polls(record: RunState) -> None:
     """Sleep a moment, cut short by the end of the run, because another process's file has to be polled."""
     raise_if_pressed()
     supervisor = record.attempts[-1].supervisor if record.attempts else None
-    if supervisor is None or record.state in ENDED:
+    if PORTABLE or supervisor is None or record.state in ENDED:  # a handle would cost a thread at each look
         time.sleep(_LOOK_EVERY_S)
         return
     try:

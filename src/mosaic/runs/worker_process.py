@@ -48,7 +48,8 @@ class WorkerProcess:
 
     def signal(self, signum: Signals) -> None:
         """Signal the worker's process group, as Ctrl-C in a terminal would."""
-        with suppress(ProcessLookupError):  # already gone; its end will be reported
+        # Already gone: its end will be reported. macOS refuses a group whose members have all ended.
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signum)
 
     def listen(self) -> Iterator[bytes]:

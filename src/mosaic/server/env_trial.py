@@ -5,7 +5,6 @@ An env's own options decide how large it is. One that takes too much is refused 
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 from functools import lru_cache
@@ -14,6 +13,7 @@ from threading import BoundedSemaphore
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.child_process import module_command
 from mosaic.core.errors import InputError
+from mosaic.core.system import limit_address_space
 
 MOST_MEMORY = 2 << 30  # bytes, beyond what an idle process takes
 MOST_TIME_S = 30.0
@@ -58,8 +58,7 @@ def main() -> int:
     from mosaic.envs.catalog import make_env
 
     environment = EnvironmentConfig.model_validate_json(sys.stdin.read())
-    most = _size() + int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    limit_address_space(_size() + int(sys.argv[1]))  # where the system does not, the time is the only limit
     try:
         with closing(make_env(environment)) as env:
             env.reset(0)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mosaic.core.machine import available_cores
 from mosaic.core.reference import explain
+from mosaic.core.system import kernel_value
 from mosaic.core.version import versions, versions_of
 from mosaic.store.atomic import write_atomic
 from mosaic.store.errors import DamagedError
@@ -139,8 +140,8 @@ def without_secrets(words: Sequence[str]) -> tuple[str, ...]:
 def _cpu() -> str:
     try:
         text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.processor()
+    except OSError:  # macOS, where Python knows no more than "arm"
+        return kernel_value("machdep.cpu.brand_string") or platform.processor()
     found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     return found[1] if found else platform.processor()
 

@@ -28,9 +28,8 @@ _PATIENCE_S = 5.0
 
 
 def has_display() -> bool:
-    if sys.platform in ("darwin", "win32"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    always = sys.platform in ("darwin", "win32")
+    return always or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def open_browser(address: str, until: ExitStack) -> bool:

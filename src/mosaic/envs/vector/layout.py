@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
-from mosaic.core.system import PORTABLE
+from mosaic.core.system import anonymous_file
 from mosaic.envs.vector.encoding import ActionHead
 
 
@@ -163,11 +162,7 @@ class SharedArrays(NamedTuple):
 @contextmanager
 def nameless_memory(shape: VectorShape) -> Iterator[int]:
     """Yield a file descriptor of zeroed memory for this shape; the memory lives as long as it is mapped."""
-    if not PORTABLE:
-        descriptor = os.memfd_create("mosaic-envs", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile() as file:  # anonymous from the start
-            descriptor = os.dup(file.fileno())
+    descriptor = anonymous_file()
     try:
         os.ftruncate(descriptor, _layout(shape)[1])
         yield descriptor

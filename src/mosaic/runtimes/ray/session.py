@@ -14,6 +14,7 @@ import secrets
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -38,8 +39,9 @@ Record = dict[str, Any]  # JSON: "temp_dir" and "address" or None, "processes" w
 AUTO = "auto"  # the cluster that runs on this machine
 _PREFIX = "mosaic-ray-"
 _NODE, _NODE_ADDRESS = "raylet", "--gcs-address="
-# Ray adds "/r/session_2026-11-15_13-33-26_161794_4194304/sockets/plasma_store" and refuses paths of more than 107 bytes
-_LONGEST_TEMP_DIR = 107 - 72
+# Ray adds "/r/session_2026-11-15_13-33-26_161794_4194304/sockets/plasma_store"; a socket's path has at most 107 bytes
+# on Linux and 103 on macOS.
+_LONGEST_TEMP_DIR = (103 if sys.platform == "darwin" else 107) - 72
 _SMALLEST_STORE = 80 * 2**20  # Ray refuses less than 75 MB
 _LARGEST_STORE = 8 * 2**30
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # no usage statistics, no warning

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from pydantic import Field
 
 from mosaic.core.child_process import module_command
 from mosaic.core.ids import JsonObject
+from mosaic.core.proc import wait_unreaped
 from mosaic.server.evaluations.process import ORDER
 from mosaic.server.evaluations.request import Kind, Request
 from mosaic.server.schemas import ResponseModel
@@ -105,7 +107,7 @@ class EvaluationJob:
         with process.stdout, process.stdin:
             for line in process.stdout:
                 self._hear(json.loads(line))
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # without reaping, so that its PID is not reused
+            wait_unreaped(process.pid)
         self._kill()  # what it left behind in its group
         code = process.wait()
         end_session(self._home, self.id)  # if it was ended by force
@@ -132,7 +134,5 @@ class EvaluationJob:
     def _kill(self) -> None:
         if self._process is None or self._process.returncode is not None:
             return
-        try:
+        with suppress(ProcessLookupError, PermissionError):  # macOS refuses a group whose members have all ended
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return  # all of them are gone
