@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.errors import MosaicError
 from mosaic.core.numba_cache import njit
 from mosaic.models.activations import CODES, NONE, SILU, add_bias, times_derivative
 from mosaic.models.architecture import Activation
@@ -167,21 +166,32 @@ def set_product_threads(threads: int) -> None:
 
     numba multiplies with scipy's OpenBLAS. Its threads wait by spinning: minibatches are too small to gain from them,
     and on a busy machine they cost many times the product itself. The environment variable OPENBLAS_NUM_THREADS does
-    the same if it is set before scipy is imported; this works at any time.
+    the same if it is set before scipy is imported; this works at any time. Does nothing where scipy uses another
+    library: Apple's Accelerate, or that of a conda or Debian package.
     """
-    _blas().scipy_openblas_set_num_threads(ctypes.c_int(threads))
+    blas = _blas()
+    if blas is not None:
+        blas.scipy_openblas_set_num_threads(ctypes.c_int(threads))
 
 
-def product_threads() -> int:
-    return int(_blas().scipy_openblas_get_num_threads())
+def product_threads() -> int | None:
+    """Return the threads of matrix products in compiled code; None where Mosaic does not set them."""
+    blas = _blas()
+    return None if blas is None else int(blas.scipy_openblas_get_num_threads())
 
 
 @cache
-def _blas() -> ctypes.CDLL:
+def _blas() -> ctypes.CDLL | None:
+    """Return the OpenBLAS that scipy's wheels bring with them; None if this scipy has none."""
     import scipy.linalg.cython_blas  # loads the same library that numba will find
 
-    folder = Path(scipy.__file__).parent.parent / "scipy.libs"
-    found = sorted(folder.glob("libscipy_openblas*"))
-    if not found:
-        raise MosaicError(f"scipy has no bundled OpenBLAS in {folder}: set OPENBLAS_NUM_THREADS=1 instead.")
-    return ctypes.CDLL(str(found[0]))
+    return bundled_openblas(Path(scipy.__file__).parent)
+
+
+def bundled_openblas(scipy: Path) -> ctypes.CDLL | None:
+    for folder in (scipy.parent / "scipy.libs", scipy / ".dylibs"):  # of Linux and of macOS
+        for path in sorted(folder.glob("libscipy_openblas*")):
+            library = ctypes.CDLL(str(path))
+            if hasattr(library, "scipy_openblas_set_num_threads"):
+                return library
+    return None
