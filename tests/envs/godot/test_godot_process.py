@@ -12,6 +12,7 @@ import pytest
 
 from mosaic.core.errors import InputError
 from mosaic.core.proc import started_at, wait_gone
+from mosaic.core.system import open_process
 from mosaic.envs.catalog import make_env
 from mosaic.envs.godot.messages import GameError
 from mosaic.envs.godot.options import GodotOptions
@@ -147,7 +148,7 @@ def test_a_game_ends_with_the_process_that_started_it(exported, number):
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        game = os.pidfd_open(int(process.stdout.readline()))
+        game = open_process(int(process.stdout.readline()))
         process.send_signal(number)
         assert wait_gone(game, 20)
         os.close(game)
@@ -172,7 +173,8 @@ def test_games_that_cannot_be_started(tmp_path):
         f"There is no game {tmp_path}/rice.x86_64. Did you mean godot/{game}? "
         "For a game in the editor, type godot/debug."
     )
-    assert "is not a program of this system: export the game for Linux" in said(write(tmp_path / "a.exe", "MZ"))
+    if sys.platform == "linux":
+        assert "is not a program of this system: export the game for Linux" in said(write(tmp_path / "a.exe", "MZ"))
     assert "is a folder without project.godot" in said(tmp_path)
     assert "There is no engine 'godot9' that can be run" in said(write(tmp_path / "a.pck"), engine="godot9")
     assert "is a program, which needs no engine" in said(write(tmp_path / "ok.x86_64"), engine="godot4")
@@ -195,6 +197,18 @@ def refused_api(game):
     return str(error.value)
 
 
+def test_a_game_exported_for_macos_is_a_folder(tmp_path):
+    bundle = tmp_path / "my race.app"
+    (bundle / "Contents").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"has 0 programs in Contents/MacOS, .* Type the path of the program: godot/"):
+        command_line(bundle, GodotOptions(), 11008, 1)
+    (bundle / "Contents" / "MacOS").mkdir()
+    only = write(bundle / "Contents" / "MacOS" / "race")
+    assert command_line(bundle, GodotOptions(), 11008, 1)[:2] == [str(only), "--port=11008"]
+    named = write(bundle / "Contents" / "MacOS" / "my race")
+    assert command_line(bundle, GodotOptions(), 11008, 1)[0] == str(named)
+
+
 def test_a_relative_path_is_one_from_here_or_from_the_project(tmp_path, monkeypatch, exported):
     (tmp_path / "mosaic.toml").touch()
     (tmp_path / "my games").mkdir()
@@ -213,8 +227,9 @@ def test_a_relative_path_is_one_from_here_or_from_the_project(tmp_path, monkeypa
 
 @pytest.mark.parametrize(("config_version", "engine"), [(4, "godot3-server"), (5, "godot4")])
 def test_a_project_runs_in_the_engine_of_its_version(tmp_path, monkeypatch, config_version, engine):
+    monkeypatch.setattr("mosaic.envs.godot.process.ENGINES", {key: names[:3] for key, names in ENGINES.items()})
     for name in {*ENGINES[4], *ENGINES[5]}:
-        write(tmp_path / name)
+        write(tmp_path / Path(name).name)
     monkeypatch.setenv("PATH", str(tmp_path))
     project = tmp_path / "my game"
     project.mkdir()

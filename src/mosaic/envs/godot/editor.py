@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import os
 import socket
-import struct
 import threading
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -21,10 +20,10 @@ from mosaic.core.errors import InputError, notify
 from mosaic.envs.godot.connection import Connection, accept, listen
 from mosaic.envs.godot.game import RUN, Game, greet
 from mosaic.envs.godot.messages import GameError, GameInfo, Reply, StepReply
+from mosaic.envs.godot.names import LocalListener, connect_local, is_same_user
 from mosaic.envs.godot.options import DEFAULT_PORT, GodotOptions
 
 _PATIENCE_S = 10.0  # for the process that holds the game
-_CREDENTIALS = struct.Struct("3i")  # pid, uid and gid of the process at the other end
 _LONGEST = 1 << 20
 
 
@@ -36,8 +35,8 @@ class _Place:
     port: int
 
     @property
-    def desk(self) -> str:
-        return f"\0mosaic-godot-{os.getuid()}-{self.host}-{self.port}"  # not a file: it ends with its process
+    def name(self) -> str:
+        return f"godot-{self.host}-{self.port}"
 
 
 _games: dict[_Place, EditorGame] = {}
@@ -72,7 +71,7 @@ class EditorGame(Game):
         self._idle = threading.Condition()  # no question is open
         self._held = True
         atexit.register(self.end)
-        self._desk, self._server = self._offer()
+        self._listener, self._server = self._offer()
 
     def use(self, options: GodotOptions) -> bool:
         """Count a further env; return False if the game is gone."""
@@ -114,13 +113,12 @@ class EditorGame(Game):
         atexit.unregister(self.end)
         if self._held:
             self._held = False
-            self._desk.shutdown(socket.SHUT_RDWR)  # wakes the thread
-            self._desk.close()
+            self._listener.stop()
             self._end_by_s = None  # this connection was not asked yet
             super().begin_end()
 
     def wait_for_end(self) -> None:
-        """Wait until the name of the desk is free again: the kernel keeps it while a thread waits there."""
+        """Wait until the name of the listener is free again: its thread closes it."""
         self._server.join()
 
     def _get_back(self) -> None:
@@ -131,37 +129,34 @@ class EditorGame(Game):
                 "The game in the editor has other agents, observations or actions than before. Start the run again."
             )
         self.connection, self._held = connection, True
-        self._desk, self._server = self._offer()
+        self._listener, self._server = self._offer()
 
-    def _offer(self) -> tuple[socket.socket, threading.Thread]:
-        desk = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        desk.bind(self._place.desk)
-        desk.listen(8)
-        server = threading.Thread(target=self._serve, args=(desk,), daemon=True, name="godot-hand-over")
+    def _offer(self) -> tuple[LocalListener, threading.Thread]:
+        listener = LocalListener(self._place.name)
+        server = threading.Thread(target=self._serve, args=(listener,), daemon=True, name="godot-hand-over")
         server.start()
-        return desk, server
+        return listener, server
 
-    def _serve(self, desk: socket.socket) -> None:
+    def _serve(self, listener: LocalListener) -> None:
         """Answer the processes that want the game, until one has it or it ends."""
-        while self._held:
-            try:
-                asking, _ = desk.accept()
-            except OSError:  # closed by `end`
-                return
-            with closing(asking), suppress(OSError):  # it is gone, or too slow
-                asking.settimeout(_PATIENCE_S)
-                if _uid(asking) == os.getuid():
-                    self._answer(asking, desk)
+        with closing(listener):
+            while self._held and (asking := listener.accept()) is not None:
+                with closing(asking), suppress(OSError):  # it is gone, or too slow
+                    asking.settimeout(_PATIENCE_S)
+                    if is_same_user(asking):
+                        self._answer(asking, listener)
 
-    def _answer(self, asking: socket.socket, desk: socket.socket) -> None:
+    def _answer(self, asking: socket.socket, listener: LocalListener) -> None:
         run = asking.recv(_LONGEST).decode(errors="replace")
+        if not run:  # it only looked whether the name is in use
+            return
         with self._idle:
             ours = run == os.environ.get(RUN, "") != ""
             self._idle.wait_for(lambda: not self._stepping, _PATIENCE_S if ours else 0.0)
             if self._stepping or (self._users > 0 and not ours):
                 asking.sendall(msgspec.json.encode({"pid": os.getpid()}))
                 return
-            desk.close()  # the next holder serves under the same name
+            listener.close()  # the next holder serves under the same name
             socket.send_fds(asking, [msgspec.json.encode(self.info)], [self.connection.fileno()])
             self.connection.close()
             self._held, self.player = False, None
@@ -191,17 +186,15 @@ def _await_play(place: _Place, options: GodotOptions) -> socket.socket:
 
 def _take_over(place: _Place) -> tuple[socket.socket, GameInfo] | None:
     """Return the game that another process of this user holds, if there is one."""
-    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as desk:
-        desk.settimeout(3 * _PATIENCE_S)
-        try:
-            desk.connect(place.desk)
-        except ConnectionRefusedError:
+    holding = connect_local(place.name, 3 * _PATIENCE_S)
+    if holding is None:
+        return None
+    with closing(holding):
+        if not is_same_user(holding):
             return None
-        if _uid(desk) != os.getuid():
-            return None
-        desk.sendall((os.environ.get(RUN) or "-").encode())
-        payload, descriptors, _, _ = socket.recv_fds(desk, _LONGEST, 1)
-        while chunk := desk.recv(_LONGEST):
+        holding.sendall((os.environ.get(RUN) or "-").encode())
+        payload, descriptors, _, _ = socket.recv_fds(holding, _LONGEST, 1)
+        while chunk := holding.recv(_LONGEST):
             payload += chunk
     if descriptors:
         return socket.socket(fileno=descriptors[0]), msgspec.json.decode(payload, type=GameInfo)
@@ -210,8 +203,3 @@ def _take_over(place: _Place) -> tuple[socket.socket, GameInfo] | None:
         f"The game in the editor is being played by another process of Mosaic (pid {holder.get('pid', 'unknown')}). "
         "Wait until it is done, or export the game: any number of exported games can be played in parallel."
     )
-
-
-def _uid(peer: socket.socket) -> int:
-    uid: int = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1]
-    return uid

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import socket
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from time import monotonic
@@ -13,6 +11,7 @@ from typing import NoReturn
 from mosaic.core.seeding import SEED_LIMIT
 from mosaic.envs.godot.connection import Connection, accept, listen
 from mosaic.envs.godot.messages import HANDSHAKE, GameError, GameInfo, Reply, StepReply, check_info
+from mosaic.envs.godot.names import hold_name, release_name
 from mosaic.envs.godot.options import GodotOptions
 from mosaic.envs.godot.process import ENDING_S, GameProcess, command_line
 
@@ -76,23 +75,23 @@ class Game:
 class SeedClaim:
     """Seed of a game, the first from `first` on that no other game of this run has (outside of runs: of this process).
 
-    A name in the kernel is held while the game is played, so that processes of one run need not know each other.
+    A name is held while the game is played, so that processes of one run need not know each other.
     """
 
     def __init__(self, first: int) -> None:
-        self._name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         scope = os.environ.get(RUN) or os.getpid()
         for number in range(SEED_LIMIT):
             self.value = (first + number) % SEED_LIMIT
-            try:
-                self._name.bind(f"\0mosaic-godot-seed-{os.getuid()}-{scope}-{first}-{number}")
+            self._name = f"godot-seed-{scope}-{first}-{number}"
+            self._held = hold_name(self._name)
+            if self._held is not None:
                 return
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise
 
     def close(self) -> None:
-        self._name.close()
+        if self._held is not None:
+            release_name(self._name)
+            os.close(self._held)
+            self._held = None
 
 
 def start_game(path: Path, options: GodotOptions) -> Game:

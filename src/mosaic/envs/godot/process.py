@@ -27,12 +27,17 @@ ENDING_S = 3.0  # for a game that was asked to end, before it is killed
 _SEED = "--env_seed="
 _DYING_S = 0.5  # between the end of its connection and its own
 _PROGRAMS = (b"\x7fELF", b"#!")  # how programs of Linux begin
+_OF_MACOS = "/Applications/Godot.app/Contents/MacOS/Godot"
 # Engines by `config_version` of project.godot: Godot 3 writes 4, Godot 4 writes 5.
-ENGINES = {4: ("godot3-server", "godot3-headless", "godot3", "godot"), 5: ("godot4", "godot", "godot-4")}
+ENGINES = {
+    4: ("godot3-server", "godot3-headless", "godot3", "godot"),
+    5: ("godot4", "godot", "godot-4", *([_OF_MACOS] if sys.platform == "darwin" else [])),
+}
 
 
 def command_line(path: Path, options: GodotOptions, port: int, seed: int) -> list[str]:
     """Return the command that starts the game; raise InputError if it cannot be started."""
+    path = program_in_bundle(path) if path.suffix == ".app" and path.is_dir() else path
     if path.is_dir() or path.suffix in (".pck", ".zip"):
         engine = find_engine(path, options.engine)
         program = [engine, "--path", str(path)] if path.is_dir() else [engine, "--main-pack", str(path)]
@@ -72,6 +77,19 @@ def check_program(path: Path) -> None:
         begin = file.read(4)
     if sys.platform == "linux" and not begin.startswith(_PROGRAMS):
         raise InputError(f"{path} is not a program of this system: export the game for Linux.")
+
+
+def program_in_bundle(bundle: Path) -> Path:
+    """Return the program of a game that was exported for macOS: a folder NAME.app."""
+    folder = bundle / "Contents" / "MacOS"
+    programs = sorted(folder.iterdir()) if folder.is_dir() else []
+    named = [path for path in programs if path.name == bundle.stem] or programs
+    if len(named) != 1:
+        raise InputError(
+            f"{bundle} has {len(named)} programs in Contents/MacOS, and a game has one. Type the path of the program: "
+            f"godot/{folder}/NAME"
+        )
+    return named[0]
 
 
 def find_engine(game: Path, asked: str | None) -> str:
