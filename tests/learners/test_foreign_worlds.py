@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mosaic.policies.uci.options import find_program
+from mosaic.policies.uci.options import INSTALL_STOCKFISH, find_program
 from tests.learners.small_runs import learner, self_play
 
 CHESS, KNIGHTS = "classic/chess_v6", "butterfly/knights_archers_zombies_v10"
@@ -11,7 +11,7 @@ ENGINE = "stockfish:depth=1"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_program("stockfish") is None, reason="Stockfish is not installed: apt install stockfish")
+@pytest.mark.skipif(find_program("stockfish") is None, reason=f"Stockfish is not installed: {INSTALL_STOCKFISH}")
 def test_stockfish_is_an_opponent_of_the_league():
     options = {"opponents": (ENGINE, "self@-1"), "selfplay_share": 0.25, "n_steps": 64}
     with self_play(options, CHESS) as made:

@@ -10,11 +10,11 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.chess import action_of, uci_of
 from mosaic.policies.controller import PolicyController, PolicyTimeoutError
 from mosaic.policies.registry import load_policy
-from mosaic.policies.uci.options import find_program
+from mosaic.policies.uci.options import INSTALL_STOCKFISH, find_program
 from tests.policies.uci.uci_kit import AGENTS, exists, turn_of, uci
 
 needs_stockfish = pytest.mark.skipif(
-    find_program("stockfish") is None, reason="Stockfish is not installed: apt install stockfish"
+    find_program("stockfish") is None, reason=f"Stockfish is not installed: {INSTALL_STOCKFISH}"
 )
 
 

@@ -14,7 +14,7 @@ from mosaic.envs.chess import action_of
 from mosaic.policies.registry import is_reproducible, load_policy, parse_policy
 from mosaic.policies.uci import options as programs
 from mosaic.policies.uci.controller import Offer, parse_best_move, parse_offer
-from mosaic.policies.uci.options import find_program
+from mosaic.policies.uci.options import INSTALL_STOCKFISH, find_program
 from tests.policies.uci.uci_kit import AGENTS, FakeEngine, exists, spec_of, turn_of, uci
 
 # What is asked and what is refused
@@ -68,10 +68,10 @@ def test_without_stockfish_the_install_line_is_told(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(programs, "FURTHER_FOLDERS", ())
     with pytest.raises(
-        MissingExtraError, match=r"no program 'stockfish' on the PATH, in /usr/games .*Type: apt install stockfish"
+        MissingExtraError, match=rf"no program 'stockfish' on the PATH, in /usr/games .*Type: {INSTALL_STOCKFISH}"
     ):
         uci("stockfish")
-    assert parse_policy("stockfish")[0].missing() == "apt install stockfish"
+    assert parse_policy("stockfish")[0].missing() == INSTALL_STOCKFISH
     with pytest.raises(
         InputError, match=r"There is no engine 'stockfish'.*Type for example: uci:/usr/games/stockfish,depth=8"
     ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import chess
 import numpy as np
@@ -11,6 +10,7 @@ from gymnasium.spaces import Box, Discrete
 from pettingzoo.classic.chess import chess_utils
 
 from mosaic.config.sections import EnvironmentConfig
+from mosaic.core.proc import read_stat
 from mosaic.core.turn import Turn
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.policies.registry import load_policy
@@ -44,7 +44,7 @@ def uci(reference: str, time_limit_s: float | None = 60.0) -> UciPolicyControlle
 
 def exists(pid: int | None) -> bool:
     assert pid is not None
-    return Path(f"/proc/{pid}").exists()
+    return read_stat(pid) is not None
 
 
 FakeEngine = Callable[..., str]

@@ -127,8 +127,7 @@ class OpenGLRenderer:
         except Exception as error:
             raise MosaicError(
                 f"{self._env_name} cannot be drawn here: OpenGL does not work (MUJOCO_GL is "
-                f"{os.environ.get('MUJOCO_GL', 'not set')}: {type(error).__name__}). Install EGL or OSMesa, on Debian "
-                "with: apt install libegl1 libgl1-mesa-dri"
+                f"{os.environ.get('MUJOCO_GL', 'not set')}: {type(error).__name__}). {_OPENGL_ADVICE}"
             ) from error
 
     def close(self) -> None:
@@ -136,6 +135,11 @@ class OpenGLRenderer:
         self._renderer.close()
 
 
+_OPENGL_ADVICE = (
+    "Leave MUJOCO_GL unset, and run it as the user who is logged in at the screen."
+    if sys.platform == "darwin"
+    else "Install EGL or OSMesa, on Debian with: apt install libegl1 libgl1-mesa-dri"
+)
 _open_renderers: WeakSet[OpenGLRenderer] = WeakSet()
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from mosaic.core.errors import InputError, MissingExtraError
 from mosaic.core.reference import Options
+from mosaic.core.system import install_line
 
 DEFAULT_DEPTH = 10  # about 15 ms a move on one core, and the same move every time
 
@@ -56,8 +57,9 @@ def go_command(options: EngineOptions) -> str:
     return " ".join(["go", *(given or [f"depth {DEFAULT_DEPTH}"])])
 
 
-INSTALL_STOCKFISH = "apt install stockfish"
-FURTHER_FOLDERS = ("/usr/games", "/usr/local/bin")  # Debian's games folder is not on every PATH
+INSTALL_STOCKFISH = install_line("stockfish", "stockfish")
+# Debian's games folder and Homebrew's on Apple silicon are not on every PATH.
+FURTHER_FOLDERS = ("/usr/games", "/usr/local/bin", "/opt/homebrew/bin")
 _PLACES = f"on the PATH, in {' or in '.join(FURTHER_FOLDERS)}"
 
 

@@ -20,6 +20,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
+from mosaic.core.system import install_line
 from mosaic.server.client.address import DEFAULT_PORT, known_token, sendable, token_variable
 
 COMMAND_VARIABLE = "MOSAIC_SSH_COMMAND"  # the command `mosaic` on the other machine, where it is not on the PATH
@@ -87,7 +88,7 @@ class Tunnel:
     def __init__(self, address: SshAddress, *, start: bool = False, patience_s: float = PATIENCE_S) -> None:
         program = shutil.which("ssh")
         if program is None:
-            raise MissingExtraError("There is no program 'ssh'. Type: apt install openssh-client")
+            raise MissingExtraError(f"There is no program 'ssh'. Type: {install_line('openssh-client', 'openssh')}")
         folder = Path(tempfile.mkdtemp(prefix="mosaic-ssh-"))
         self.socket = folder / "server"
         self._address, self._said = address, (folder / "said").open("w+b")
