@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -13,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from mosaic.core.errors import InputError
+from mosaic.core.proc import read_stat, wait_gone
+from mosaic.core.system import open_process
 from mosaic.policies.controller import PolicyError, PolicyTimeoutError
 from mosaic.policies.line_process import Deadline, LineProcess
-from mosaic.policies.uci.options import find_program
+from mosaic.policies.uci.options import INSTALL_STOCKFISH, find_program
 
 CAT = Path("/bin/cat")
 STOCKFISH = find_program("stockfish")
@@ -28,18 +29,16 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def has_ended(pidfd: int) -> bool:
+def has_ended(handle: int) -> bool:
     """Waits for a process that is not our child."""
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
     try:
-        return bool(poll.poll(AMPLE_S * 1000))
+        return wait_gone(handle, AMPLE_S)
     finally:
-        os.close(pidfd)
+        os.close(handle)
 
 
 def exists(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
+    return read_stat(pid) is not None
 
 
 def test_lines_go_there_and_back() -> None:
@@ -137,9 +136,9 @@ def test_what_is_no_program_is_refused(tmp_path: Path) -> None:
 
 def test_what_an_engine_started_ends_with_it(tmp_path: Path) -> None:
     process = LineProcess([script(tmp_path / "wrapper", "#!/bin/sh\nsleep 1000 </dev/null &\necho $!\nwait\n")])
-    pidfd = os.pidfd_open(int(process.read_line(Deadline.after(AMPLE_S))))
+    handle = open_process(int(process.read_line(Deadline.after(AMPLE_S))))
     process.end()
-    assert has_ended(pidfd)
+    assert has_ended(handle)
 
 
 FORKED = """
@@ -175,12 +174,12 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.skipif(STOCKFISH is None, reason="Stockfish is not installed: apt install stockfish")
+@pytest.mark.skipif(STOCKFISH is None, reason=f"Stockfish is not installed: {INSTALL_STOCKFISH}")
 def test_stockfish_ends_when_we_are_killed_while_it_thinks() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", THINKING, str(STOCKFISH)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
         assert holder.stdout is not None
-        pidfd = os.pidfd_open(int(holder.stdout.readline()))
+        handle = open_process(int(holder.stdout.readline()))
         holder.send_signal(signal.SIGKILL)
-        assert has_ended(pidfd)
+        assert has_ended(handle)

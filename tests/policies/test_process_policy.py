@@ -15,6 +15,7 @@ import mosaic
 from mosaic.config.programs import programs_of_policies, with_absolute_paths
 from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError
+from mosaic.core.proc import read_stat
 from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
 from mosaic.policies.controller import PolicyError, PolicyTimeoutError
@@ -98,7 +99,7 @@ def test_an_answer_that_is_no_action_is_named_and_ends_the_program(spec, answer,
     pid = controller.pid
     with pytest.raises(PolicyError, match=text):
         controller.act(a_turn(2))
-    assert not Path(f"/proc/{pid}").exists()
+    assert read_stat(pid) is None
     with pytest.raises(PolicyError, match="its program has ended"):
         controller.act(a_turn(2))
     controller.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mosaic.core.proc import read_stat
 from mosaic.runs.monitoring import UsageMeter
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.usage import UsageSample, append_usage, interval_s, read_usage
@@ -60,8 +61,10 @@ def test_a_busy_process_of_a_run_is_seen(tmp_path: Path) -> None:
         meter.look(1.0)
         assert read_usage(folder) == []  # not due yet
         meter.look(10.0)
-        while (Path("/proc") / str(process.pid) / "stat").read_text().split()[13] == "0":
-            os.sched_yield()
+        before = read_stat(process.pid)
+        used_s = 0.0 if before is None else before.cpu_s
+        while (stat := read_stat(process.pid)) is not None and stat.cpu_s <= used_s:
+            pass
         meter.look(20.0)
         process.kill()
     first, second = read_usage(folder)

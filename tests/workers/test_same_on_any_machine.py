@@ -80,6 +80,8 @@ def on(cores: list[int], document: dict[str, Any]) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a process is bound to cores on Linux only")
+
 # In `make test`: one of each kind of computation that shares work among cores.
 SHORT = {"fused, two learners", "dqn", "many tables on threads"}
 

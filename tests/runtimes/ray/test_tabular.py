@@ -11,11 +11,13 @@ import pytest
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.machine import available_cores
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.optimal import prove
 from mosaic.learners.tabular.options import TabularOptions
 from mosaic.learners.tabular.training.twin import TwinTraining
+from mosaic.runs.processes import marked
 from mosaic.runs.trainer import Trainer
 from mosaic.runtimes.parallel import ParallelTraining
 from mosaic.runtimes.ray import tabular as tabular_ray
@@ -28,7 +30,7 @@ GAME = find_twin(EnvironmentConfig(env_id="classic/tictactoe_v3"))
 FULL_SPEED = {"epsilon": 1.0, "epsilon_schedule": "constant", "learning_rate": 1.0, "discount_factor": 1.0}
 OPTIONS = TabularOptions(**FULL_SPEED)
 EVERY = 200_000
-ACTORS = min(2, len(os.sched_getaffinity(0)))
+ACTORS = min(2, available_cores())
 
 
 @pytest.fixture(scope="module")
@@ -160,15 +162,7 @@ def test_a_run_on_ray_is_killed_resumed_finishes_and_leaves_nothing(tmp_path):
     assert f"{ACTORS} Ray actors here" in run.log()
     assert run.checkpoints()[-1].env_steps == 1_500_001
     assert not (run.folder.path / RAY).exists()
-    marked = [pid for pid in os.listdir("/proc") if pid.isdecimal() and run.id.encode() in environment(pid)]
-    assert marked == []
-
-
-def environment(pid):
-    try:
-        return Path("/proc", pid, "environ").read_bytes()
-    except OSError:
-        return b""
+    assert marked(run.id) == set()
 
 
 def test_a_session_that_was_left_is_cleared_away_and_forgotten(tmp_path):

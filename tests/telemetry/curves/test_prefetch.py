@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def test_a_process_that_fails_leaves_the_reading_to_whoever_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = runs_of(tmp_path, [30, 20])
-    monkeypatch.setattr(sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
     assert bring_up_to_date(runs, processes=2, worth_bytes=1) == 2
     assert [len(Curves(run).query("loss").x) for run in runs] == [30, 20]
 

@@ -162,7 +162,8 @@ def test_a_ring_for_a_large_picture_stays_below_four_megabytes(folder: Path) -> 
         assert sum(path.stat().st_size for path in files(folder)) == 4096
         programs.publish(writer, 1, programs.LARGE)
         (path,) = files(folder)
-        assert path.parent.parent == fastlane_place.SHARED_MEMORY
+        if fastlane_place.SHARED_MEMORY.is_dir():
+            assert path.parent.parent == fastlane_place.SHARED_MEMORY
         assert path.stat().st_size < 4_000_000
         assert path.stat().st_blocks * 512 < 4_000_000
         assert path.stat().st_mode & 0o777 == 0o600

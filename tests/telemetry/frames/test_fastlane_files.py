@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from mosaic.core.errors import FormatError, MosaicError
+from mosaic.core.system import allocate
 from mosaic.telemetry.frames import paths as fastlane_place
+from mosaic.telemetry.frames import ring_file
 from mosaic.telemetry.frames.fences import put_word
 from mosaic.telemetry.frames.layout import PHASE_AT, VERSION, RingPhase, head_for
 from mosaic.telemetry.frames.paths import remove_ring, ring_paths, unfinished
@@ -52,19 +54,23 @@ def test_without_shared_memory_the_ring_is_in_the_run_folder(folder: Path, monke
 
 
 def test_where_shared_memory_is_full_the_ring_moves_to_the_run_folder(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    room = os.posix_fallocate
+    refused: list[int] = []
 
-    def full(file: int, start: int, size: int) -> None:
-        if size > 4096 and os.readlink(f"/proc/self/fd/{file}").startswith(str(fastlane_place.SHARED_MEMORY)):
+    def full(file: int, size: int) -> None:
+        if size > 4096 and not refused:  # the first place that is tried
+            refused.append(size)
             raise OSError(28, "No space left on device")
-        room(file, start, size)
+        allocate(file, size)
 
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(ring_file, "allocate", full)
+    monkeypatch.setattr(fastlane_place, "SHARED_MEMORY", tmp_path_factory.mktemp("shared"))
     with FrameWriter(folder) as writer, FrameReader(folder) as reader:
         reader.look()
+        assert files(folder) == [ring_paths(folder)[0]]
         programs.publish(writer, 1, programs.SMALL)
+        assert refused
         assert files(folder) == [folder.resolve() / "frames.ring"]
         frame = reader.read()
         assert frame is not None
@@ -72,11 +78,14 @@ def test_where_shared_memory_is_full_the_ring_moves_to_the_run_folder(
         assert writer.request() is not None
 
 
-def test_no_room_anywhere_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(file: int, start: int, size: int) -> None:
+def test_no_room_anywhere_is_said(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def full(file: int, size: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(ring_file, "allocate", full)
+    monkeypatch.setattr(fastlane_place, "SHARED_MEMORY", tmp_path_factory.mktemp("shared"))
     with pytest.raises(
         MosaicError, match=r"no room for live pictures \(0.0 MB\). Tried /.*No space left.*; /.*No space"
     ):

@@ -3,13 +3,12 @@
 import os
 import signal
 from collections import deque
-from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mosaic.core.errors import InputError
+from mosaic.core.proc import command_line
 from mosaic.runs.processes import marked
 from mosaic.runs.trainer import Trainer
 from mosaic.store.state import State
@@ -135,9 +134,8 @@ def submit(home, algorithm="ppo", runners=2, steps=3000, **params):
 def pids_of_runners(run):
     """Yield the processes of the run's env runners, which Ray names after their class."""
     for row in marked(run.id):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            if "EnvRunner" in Path(f"/proc/{row.pid}/cmdline").read_text():
-                yield row.pid
+        if "EnvRunner" in command_line(row.pid):
+            yield row.pid
 
 
 def by_stage(events):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -46,7 +45,7 @@ def test_more_runners_than_the_machine_has_cpus_are_refused_before_a_run_exists(
 
 
 def test_what_was_not_asked_for_is_no_reason_to_refuse(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    monkeypatch.setattr("mosaic.workers.rllib.config.resources.available_cores", lambda: 1)
     assert resolve(run_config("rllib")).config.training.algorithm == "ppo"
     assert "2 env runners cannot be placed: this machine has 1 CPU" in _refused(resources={"num_env_runners": 2})
 

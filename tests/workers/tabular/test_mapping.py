@@ -160,7 +160,7 @@ def test_the_same_seed_meets_the_same_opponents():
 
 
 def test_a_runtime_has_as_many_learners_as_asked_for_on_any_number_of_cores(monkeypatch):
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr("mosaic.runtimes.parallel.available_cores", lambda: 1)
     resources = {"runtime": "parallel", "num_env_runners": 4}
     training = training_of({"table_engine": "fused"}, environment=LAKE, resources=resources)
     training.advance(8)
