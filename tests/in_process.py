@@ -31,6 +31,7 @@ from mosaic.runs.worker_process import enter
 from mosaic.store.archives.trust import VARIABLE
 from mosaic.store.index.index import Index
 from mosaic.store.lock import RunLock
+from mosaic.store.origin import GitState
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
 from mosaic.store.state import ProcessRecord, RunState, State
@@ -63,6 +64,8 @@ def _attempt(folder: RunFolder, attempt: int, *, trust: bool) -> None:
                 life, _ = advance(life, WorkerStarted())
             case {"progress": "failed", "message": str(text)}:
                 life, _ = advance(life, WorkerFailed(text))
+            case {"progress": "code", "commit": str(commit), "dirty": bool() | None as dirty}:
+                state_file.note_code(GitState(commit=commit, dirty=dirty))
             case {"progress": "finished" | "stopped" as outcome}:
                 life, _ = advance(life, WorkerReturned(outcome))
     life, commands = advance(life, WorkerExited(code))

@@ -19,7 +19,7 @@ from mosaic.store.archives import archive
 from mosaic.store.index import index
 from mosaic.store.state import RunState
 from mosaic.telemetry.events import writer
-from mosaic.workers import heartbeat, host, inbox, registry
+from mosaic.workers import context, heartbeat, host, inbox, registry
 from tests.simulation.files import Condition
 from tests.simulation.installing import installed
 from tests.simulation.kernel import BrokenInvariantError
@@ -154,7 +154,10 @@ def machine() -> Iterator[Machine]:
             (archive, "remove_rings", lambda path: None),
             (index, "Database", lambda home: MemoryDatabase(made.world)),
             (registry, "load_worker", lambda name: worker),
-            *((module, "all_versions", dict) for module in (origin, run_manifest)),
+            *((module, "all_versions", lambda *_: {}) for module in (origin, run_manifest, context)),
+            *((module, "packages_of", lambda config: ()) for module in (origin, context)),
+            (context, "code_of_attempt", lambda *_: None),
+            (host, "code_told", lambda *_: nullcontext()),
             *((module, "machine_here", lambda: HERE) for module in (origin, run_manifest)),
             (checkpoint_record, "versions", dict),
             (host, "threading", threads),

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mosaic.core.errors import InputError
+from mosaic.store import checkpoint_record
 from mosaic.store.checkpoint_record import Checkpoint, CheckpointManifest, read_checkpoint
 from mosaic.store.checkpoints import (
     CheckpointContents,
@@ -47,6 +48,16 @@ def test_a_checkpoint_says_what_it_is(run):
     assert "python" in manifest.versions
     assert found.run == run
     json.loads((path / "manifest.json").read_text())
+
+
+def test_the_manifest_of_a_version_that_recorded_no_code_is_read(run):
+    file = write(run, 100) / "manifest.json"
+    document = json.loads(file.read_text())
+    for name in ("git", "digest"):
+        del document[name]
+    mark = document.pop("seal")
+    file.write_text(json.dumps({**document, "digest": checkpoint_record._digest(document), "seal": mark}))
+    assert find_checkpoint(run).manifest.git is None
 
 
 def test_the_same_steps_again_replace_the_first(run):

@@ -9,10 +9,24 @@ from pathlib import Path
 import pytest
 
 from mosaic.config.loading import parse_run_config
+from mosaic.config.run import RunConfig
+from mosaic.core.plugins import plugins
 from mosaic.runs.trainer import Trainer
-from mosaic.store.origin import git_state, read_origin, without_secrets
+from mosaic.store import origin as origins
+from mosaic.store.checkpoint_record import read_checkpoint
+from mosaic.store.origin import (
+    GitState,
+    all_versions,
+    git_state,
+    machine_here,
+    packages_of,
+    read_origin,
+    without_secrets,
+)
 from mosaic.store.run_manifest import write_run_manifest
 from mosaic.store.state import read_state
+from mosaic.store.store import Store
+from tests.in_process import trained_here
 
 
 def git(folder: Path, *words: str) -> str:
@@ -68,3 +82,64 @@ def test_a_run_keeps_what_was_asked_beside_what_runs(tmp_path: Path, monkeypatch
     assert manifest.origin == origin
     assert manifest.machine == origin.machine
     assert "s3cret-word" not in run.folder.manifest.read_text()
+
+
+def test_the_packages_of_plug_ins_in_use_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package of another author offers the worker `probe` and the policy `guess`."""
+    packages = tmp_path / "packages"
+    info = packages / "probe_worker-4.5.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: probe-worker\nVersion: 4.5\n")
+    (info / "entry_points.txt").write_text(
+        "[mosaic.workers]\nprobe = probe_worker:worker\n[mosaic.policies]\nguess = probe_worker:policy\n"
+    )
+    monkeypatch.syspath_prepend(packages)
+    plugins.cache_clear()
+    try:
+        env = {"env_id": "gym/CartPole-v1"}
+        trained = RunConfig.model_validate({"environment": env, "training": {"worker": "probe"}})
+        played = RunConfig.model_validate({"environment": env, "agents": {"*": "guess:seed=3", "x": "a_name"}})
+        assert packages_of(trained) == packages_of(played) == ("mosaic-rl", "probe-worker")
+        assert packages_of(RunConfig.model_validate({"environment": env})) == ("mosaic-rl",)
+        assert all_versions(packages_of(trained))["probe-worker"] == "4.5"
+        folder = Store(tmp_path / "home").create(trained)
+        origin = read_origin(folder)
+        assert origin is not None
+        assert origin.versions["probe-worker"] == "4.5"
+        assert write_run_manifest(folder, read_state(folder)).versions["probe-worker"] == "4.5"
+    finally:
+        plugins.cache_clear()
+
+
+def test_each_attempt_and_its_checkpoints_have_the_code_of_their_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs_here: None
+) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    git(code, "init")
+    git(code, "commit", "--allow-empty", "-m", "first")
+    monkeypatch.chdir(code)
+    asked = {"environment": {"env_id": "gym/FrozenLake-v1"}, "training": {"worker": "tabular", "total_timesteps": 2000}}
+    run = trained_here(tmp_path / "home", asked)
+    first = git(code, "rev-parse", "HEAD")
+    (code / "changed.py").touch()
+    git(code, "add", ".")
+    git(code, "commit", "-m", "second")
+    (code / "new.py").touch()
+    second = git(code, "rev-parse", "HEAD")
+    run.resume(settings=["training.total_timesteps=4000"])
+    record = read_state(run.folder)
+    assert [attempt.git for attempt in record.attempts] == [
+        GitState(commit=first, dirty=False),
+        GitState(commit=second, dirty=True),
+    ]
+    found = [read_checkpoint(path).manifest.git for path in sorted(run.folder.checkpoints.iterdir()) if path.is_dir()]
+    assert {state.commit for state in found if state is not None} == {first, second}
+    assert None not in found
+
+
+def test_the_processor_of_a_mac_is_asked_from_its_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no /proc; Python knows no more than "arm"."""
+    monkeypatch.setattr(origins, "_CPU_FACTS", tmp_path / "none")
+    monkeypatch.setattr(origins, "kernel_value", {"machdep.cpu.brand_string": "Apple M4"}.get)
+    assert machine_here().cpu == "Apple M4"

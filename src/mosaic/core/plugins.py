@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
@@ -30,6 +31,12 @@ def plugins(group: Group) -> dict[str, EntryPoint]:
                 "Uninstall one of them."
             )
     return dict(sorted(found.items()))
+
+
+def distributions(used: Iterable[tuple[Group, str]]) -> tuple[str, ...]:
+    """Return the names of the installed packages that offer these plug-ins; other names are left out."""
+    entries = (plugins(group).get(name) for group, name in used)
+    return tuple(sorted({entry.dist.name for entry in entries if entry is not None and entry.dist is not None}))
 
 
 def load_plugin(group: Group, name: str) -> Any:

@@ -7,7 +7,10 @@ from functools import cache
 from types import MappingProxyType
 
 VERSION = "0.1.0"
-_PACKAGES = ("mosaic-rl", "gymnasium", "pettingzoo", "mpe2", "numpy", "pymunk", "Box2D", "rlcard", "open-spiel")
+_PACKAGES = (
+    *("mosaic-rl", "gymnasium", "pettingzoo", "mpe2", "numpy", "pymunk", "Box2D", "rlcard", "open-spiel"),
+    *("mujoco", "pygame-ce", "shimmy"),
+)
 
 
 def versions() -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from time import monotonic
 from mosaic.runs.lifecycle import Life
 from mosaic.store.atomic import Reserve
 from mosaic.store.errors import StorageError
+from mosaic.store.origin import GitState
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.state import Attempt, ProcessRecord, RunState, State, read_written_state, write_state
 
@@ -49,6 +50,10 @@ class StateFile:
 
     def note_worker(self, worker: ProcessRecord | None) -> None:
         self._change_attempt(worker=worker)
+        self.write()
+
+    def note_code(self, git: GitState) -> None:
+        self._change_attempt(git=git)
         self.write()
 
     def note(self, state: State, patience_s: float | None = None) -> None:

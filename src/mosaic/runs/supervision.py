@@ -44,6 +44,7 @@ from mosaic.runs.processes import Row, below, end_all, look, marked
 from mosaic.runs.resume import clear_cluster, end_leftovers
 from mosaic.runs.state_file import StateFile, log
 from mosaic.runs.worker_process import WorkerProcess, enter, read_progress, read_waiting
+from mosaic.store.origin import GitState
 from mosaic.store.run_folder import RunFolder
 from mosaic.store.run_manifest import write_run_manifest
 from mosaic.store.state import LIVE, ProcessRecord, RunState, State
@@ -175,6 +176,8 @@ class Supervision:
                     self._see(WorkerFailed(text))
                 case {"progress": "patience", "patience_s": int(seconds) | float(seconds)}:
                     self._see(PatienceMeasured(seconds))
+                case {"progress": "code", "commit": str(commit), "dirty": bool() | None as dirty}:
+                    self._state_file.note_code(GitState(commit=commit, dirty=dirty))
                 case {"progress": str(word)} if word in _SAID:
                     self._see(_SAID[word])
                 case _:

@@ -19,6 +19,7 @@ from mosaic.core.reference import explain
 from mosaic.core.version import versions
 from mosaic.store.archives.signature import is_sealed, seal
 from mosaic.store.errors import DamagedError
+from mosaic.store.origin import GitState
 from mosaic.store.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class CheckpointManifest(_Record):
     environment: dict[str, object]
     spaces: dict[str, Any]
     versions: dict[str, str]
+    git: GitState | None = None  # of the attempt that wrote it; None: not a repository, or an older version
     pickles: bool  # its files may run code when loaded
     files: dict[str, FileEntry]
 
@@ -86,13 +88,14 @@ class CheckpointScore:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What a checkpoint was trained with: the worker that can load it, the env and its spaces, seed and versions."""
+    """What a checkpoint was trained with: the worker that can load it, the env and its spaces, seed and code."""
 
     worker: str = ""
     environment: Mapping[str, object] = field(default_factory=dict)
     spaces: Mapping[str, object] = field(default_factory=dict)
     seed: int | None = None
     versions: Mapping[str, str] | None = None  # None: those of this process
+    git: GitState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,14 @@ class CheckpointContents:
             seq,
             manifest.policies,
             CheckpointScore(manifest.reward, manifest.rating, manifest.best_by),
-            Provenance(manifest.worker, manifest.environment, manifest.spaces, manifest.seed, manifest.versions),
+            Provenance(
+                manifest.worker,
+                manifest.environment,
+                manifest.spaces,
+                manifest.seed,
+                manifest.versions,
+                manifest.git,
+            ),
             manifest.pickles,
         )
 
@@ -133,6 +143,7 @@ class CheckpointContents:
             environment=dict(made.environment),
             spaces=dict(made.spaces),
             versions=dict(versions() if made.versions is None else made.versions),
+            git=made.git,
             pickles=self.pickles,
             files=dict(files),
         )

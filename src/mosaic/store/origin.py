@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mosaic.core.machine import available_cores
-from mosaic.core.reference import explain
+from mosaic.core.plugins import Group, distributions
+from mosaic.core.reference import explain, split_reference
 from mosaic.core.system import kernel_value
 from mosaic.core.version import versions, versions_of
 from mosaic.store.atomic import write_atomic
 from mosaic.store.errors import DamagedError
 from mosaic.store.run_folder import RunFolder
 
+if TYPE_CHECKING:
+    from mosaic.config.run import RunConfig
+
 ORIGIN = "origin.json"
-_PACKAGES = ("torch", "ray", "numba", "stable-baselines3", "scipy", "safetensors")
+_PACKAGES = (
+    *("torch", "ray", "numba", "stable-baselines3", "sb3-contrib", "scipy", "safetensors"),
+    *("mpi4py", "mpich", "onnx", "onnxruntime", "minari"),
+)
+_RUN = "MOSAIC_RUN"  # environment variable that marks the processes of a run
+_CPU_FACTS = Path("/proc/cpuinfo")
 _GIT_WITHIN_S = 10.0
 _SECRET = re.compile(r"token|secret|passw|api.?key|credential", re.IGNORECASE)
 _HIDDEN = "***"
@@ -34,6 +46,8 @@ class _Record(BaseModel):
 
 
 class GitState(_Record):
+    """Commit of a folder, and whether it has changes that are not committed."""
+
     commit: str
     dirty: bool | None  # None: git did not return in time
 
@@ -54,14 +68,14 @@ class Origin(_Record):
     versions: dict[str, str]
 
 
-def origin_here(asked: Mapping[str, object]) -> Origin:
-    """Describe this process, its working directory and its machine."""
+def origin_here(asked: Mapping[str, object], packages: Iterable[str] = ()) -> Origin:
+    """Describe this process, its working directory and its machine; `packages` are recorded beside those of Mosaic."""
     return Origin(
         asked=dict(asked),
         command=without_secrets(sys.argv),
         git=git_state(Path.cwd()),
         machine=machine_here(),
-        versions=all_versions(),
+        versions=all_versions(packages),
     )
 
 
@@ -90,9 +104,25 @@ def machine_here() -> MachineRecord:
     )
 
 
-def all_versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that affect results."""
-    return {**versions(), **versions_of(_PACKAGES)}
+def all_versions(packages: Iterable[str] = ()) -> dict[str, str]:
+    """Return the versions of Python, of the packages that affect results and of these."""
+    return {**versions(), **versions_of(_PACKAGES), **versions_of(tuple(packages))}
+
+
+def packages_of(config: RunConfig) -> tuple[str, ...]:
+    """Return the installed packages whose plug-ins a run uses: its env, worker, policies and mirrors."""
+    used: list[tuple[Group, str]] = [("mosaic.sinks", name) for name in config.telemetry.mirrors]
+    used.append(("mosaic.envs", config.environment.family or ""))
+    used.append(("mosaic.workers", config.training.worker or ""))
+    if isinstance(config.agents, dict):
+        used += [("mosaic.policies", split_reference(reference)[0]) for reference in config.agents.values()]
+    return distributions(used)
+
+
+@lru_cache(maxsize=8)
+def code_of_attempt(run_id: str, attempt: int) -> GitState | None:
+    """Return the state of this process's working folder when an attempt first asked for it."""
+    return git_state(Path.cwd())
 
 
 def git_state(folder: Path) -> GitState | None:
@@ -101,6 +131,11 @@ def git_state(folder: Path) -> GitState | None:
         return None
     status = _git(folder, "status", "--porcelain")
     return GitState(commit=commit, dirty=None if status is None else bool(status))
+
+
+def describe_git(state: GitState) -> str:
+    """Return the commit in words, with what is known of changes to it."""
+    return state.commit + {True: ", with uncommitted changes", False: "", None: " (changes unknown)"}[state.dirty]
 
 
 def _git(folder: Path, *words: str) -> str | None:
@@ -112,6 +147,7 @@ def _git(folder: Path, *words: str) -> str | None:
             text=True,
             errors="replace",
             stdin=subprocess.DEVNULL,
+            env={name: value for name, value in os.environ.items() if name != _RUN},  # not a process of a run's work
             timeout=_GIT_WITHIN_S,
             check=False,
         )
@@ -139,7 +175,7 @@ def without_secrets(words: Sequence[str]) -> tuple[str, ...]:
 
 def _cpu() -> str:
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        text = _CPU_FACTS.read_text()
     except OSError:  # macOS, where Python knows no more than "arm"
         return kernel_value("machdep.cpu.brand_string") or platform.processor()
     found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)

@@ -58,16 +58,16 @@ class RunManifest(_Record):
 
 def write_run_manifest(folder: RunFolder, state: RunState, versions: Mapping[str, str] | None = None) -> RunManifest:
     """Write the manifest of a run that ended in `state`, which is usually written right after."""
-    metrics = last_metrics(folder.metrics)
+    metrics, origin = last_metrics(folder.metrics), read_origin(folder)
     summary = {"env_steps": metrics.env_steps, "episode_reward_mean": metrics.episode_reward_mean}
     manifest = RunManifest(
         run_id=folder.run_id,
         state=state.state,
         artefacts=tuple(_artefact(folder, path) for path in _files(folder)),
         final_metrics={**metrics.event, **summary},
-        versions=dict(all_versions() if versions is None else versions),
+        versions=dict(all_versions(origin.versions if origin else ()) if versions is None else versions),
         attempts=state.attempts,
-        origin=read_origin(folder),
+        origin=origin,
         machine=machine_here(),
     )
     write_atomic(folder.manifest, manifest.model_dump_json(indent=1) + "\n")

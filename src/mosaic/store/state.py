@@ -11,6 +11,7 @@ from mosaic.core.reference import explain
 from mosaic.store.atomic import write_atomic
 from mosaic.store.errors import DamagedError
 from mosaic.store.lock import held
+from mosaic.store.origin import GitState
 from mosaic.store.run_folder import RunFolder
 
 
@@ -53,6 +54,7 @@ class Attempt(_Record):
     exit: int | None = None  # of the worker; negative: the signal that ended it
     reason: str = ""  # why it ended, for humans
     patience_s: float | None = None  # seconds that a stop gives the worker before it is killed; None: no stop yet
+    git: GitState | None = None  # of the folder the worker ran in; None: not a repository, or an older version
     forced: bool = False  # the worker did not exit by itself when it was stopped; nothing new was saved
 
 

@@ -76,13 +76,13 @@ class Store:
 
         `asked` is the configuration before Mosaic filled in what it leaves open.
         """
-        from mosaic.store.origin import origin_here, write_origin
+        from mosaic.store.origin import origin_here, packages_of, write_origin
 
         now = time.time() if now is None else now
         self.index.prepare()
         with staged(self.runs) as made:
             made.folder.write_config(config)
-            write_origin(made.folder, origin_here((asked or config).model_dump(mode="json")))
+            write_origin(made.folder, origin_here((asked or config).model_dump(mode="json"), packages_of(config)))
             while True:
                 run_id = config.run_id or new_run_id(config.environment.id, now, secrets.randbelow)
                 state = RunState(

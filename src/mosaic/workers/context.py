@@ -15,7 +15,6 @@ from pydantic import BaseModel
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.compile_time import working_time
-from mosaic.core.version import versions
 from mosaic.store.checkpoint_record import BestBy
 from mosaic.store.checkpoints import (
     Checkpoint,
@@ -26,6 +25,7 @@ from mosaic.store.checkpoints import (
     Retention,
     write_checkpoint,
 )
+from mosaic.store.origin import all_versions, code_of_attempt, packages_of
 from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.frames.layout import FrameFacts
@@ -215,8 +215,7 @@ class WorkerContext:
 
     def prepare_checkpoints(self) -> None:
         """Collect the env and version data of checkpoints now, instead of at the first checkpoint."""
-        self._agent_spaces()
-        versions()
+        self._provenance()
 
     def checkpoint_due(self, env_steps: int, every_steps: int | None = None) -> bool:
         """Return whether to save now: on request, or because it is time. Call it once after every iteration.
@@ -270,7 +269,9 @@ class WorkerContext:
 
     def _provenance(self) -> Provenance:
         worker, environment = self.config.training.worker or "", self.config.environment.model_dump(mode="json")
-        return Provenance(worker, environment, self._agent_spaces(), self.seed)
+        made_by = all_versions(packages_of(self.config))
+        code = code_of_attempt(self.folder.run_id, self.attempt)
+        return Provenance(worker, environment, self._agent_spaces(), self.seed, made_by, code)
 
     def _agent_spaces(self) -> Mapping[str, object]:
         """Return the spaces of all agents; none if the worker takes any env."""

@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from mosaic.workers.inbox import Inbox
 
 
-for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # read when numpy and torch are imported, which is later
+# Read when numpy and torch are imported, which is later; VECLIB is Apple's.
+for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
     os.environ.setdefault(_variable, "1")  # small products on several threads spin more than they compute
 
 FINISHED, FAILED, STOPPED = 0, 1, 3  # exit codes
 MIRRORS_END_WITHIN_S = 60.0  # a service may be out of reach
+_CODE_WITHIN_S = 2.0  # after the training; usually git is long done
 ORPHAN_GRACE_S = float(os.environ.get("MOSAIC_ORPHAN_GRACE_S", "10"))  # to save, once the supervisor is gone
 
 
@@ -119,13 +121,32 @@ def _run(folder_path: Path, attempt: int, progress: ProgressReporter) -> int:
         )
         progress("patience", patience_s=patience_s)
         progress("started")
-        with mirrored(folder.path, config.telemetry.mirrors, writer), _exporting(context, writer):
+        told = code_told(folder.run_id, attempt, progress)
+        with mirrored(folder.path, config.telemetry.mirrors, writer), _exporting(context, writer), told:
             _train(worker, context, writer, progress)
     if inbox.stop_asked():
         progress("stopped", reason=inbox.stop_asked())
         return STOPPED
     progress("finished")
     return FINISHED
+
+
+@contextmanager
+def code_told(run_id: str, attempt: int, progress: ProgressReporter) -> Iterator[None]:
+    """Tell the supervisor the commit of the working folder meanwhile: git may take a while to say it."""
+    from mosaic.store.origin import code_of_attempt
+
+    def tell() -> None:
+        code = code_of_attempt(run_id, attempt)
+        if code is not None:
+            progress("code", commit=code.commit, dirty=code.dirty)
+
+    thread = threading.Thread(target=tell, daemon=True, name="git")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join(_CODE_WITHIN_S)
 
 
 def _exporting(context: WorkerContext, writer: EventWriter) -> AbstractContextManager[None]:

@@ -19,6 +19,7 @@ from mosaic.exports.bundles.make import bundle
 from mosaic.exports.bundles.trial import BundleSettings
 from mosaic.store.bundles.bundle import Bundle, open_bundle
 from mosaic.store.bundles.manifest import check_name
+from mosaic.store.origin import GitState
 from mosaic.ui.cli.main import main
 from tests.in_process import trained_here
 
@@ -27,11 +28,15 @@ QUICK = BundleSettings(episodes=3, video=False, license="mit")
 RPS = "classic/rps_v2"
 
 
+CODE = GitState(commit="a" * 40, dirty=True)
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A store with a run of two tables."""
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mosaic.store.origin.git_state", lambda _: CODE)
         patch.setenv("MOSAIC_HOME", str(folder))
         training = {"worker": "tabular", "algorithm": "q_learning", "total_timesteps": 600}
         environment = {"family": "classic", "env_id": "rps_v2"}
@@ -70,6 +75,8 @@ def test_bundle_holds_all_policies_with_their_measurements(hands: Bundle) -> Non
     rows = [row for result in manifest.evaluation for row in result["agents"].values() if row["bundled"]]
     assert [row["policy"] for row in rows] == ["player_0", "player_1"]
     assert all(len(row["return_ci95"]) == 2 for row in rows)
+    assert manifest.git == manifest.checkpoint().git == CODE
+    assert {"python", "numba", "mosaic-rl"} <= set(manifest.versions)
     assert str(hands.path.parent) not in json.dumps(manifest.model_dump(mode="json"))
 
 
@@ -81,6 +88,7 @@ def test_card_is_what_the_hub_reads(hands: Bundle) -> None:
     assert "reinforcement-learning" in card.data.tags
     assert {result.dataset_type for result in card.data.eval_results} == {RPS}
     assert "mosaic pull" in card.text
+    assert f"at commit {CODE.commit}, with uncommitted changes." in card.text
 
 
 @pytest.mark.parametrize("engine", ["weights", "onnx"])

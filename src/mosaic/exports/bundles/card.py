@@ -10,6 +10,7 @@ from typing import Any
 from mosaic.core.user_code import PREFIX
 from mosaic.envs.space_json import describe_space
 from mosaic.store.bundles.manifest import BundledPolicy, BundleManifest
+from mosaic.store.origin import describe_git
 
 
 def write_card(path: Path, manifest: BundleManifest, *, license: str | None = None) -> None:
@@ -153,7 +154,8 @@ def _training(manifest: BundleManifest) -> str:
     lines += [_row([key.replace("_", " "), value]) for key, value in shown.items()]
     params = json.dumps(trained["params"], indent=1, ensure_ascii=False)
     versions = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
-    return "\n".join(lines) + f"\n\n```json\n{params}\n```\n\n{versions}\n"
+    code = "" if manifest.git is None else f"\nTrained in a folder at commit {describe_git(manifest.git)}.\n"
+    return "\n".join(lines) + f"\n\n```json\n{params}\n```\n\n{versions}\n{code}"
 
 
 def _space(document: Any) -> str:

@@ -112,6 +112,7 @@ def _fill(
         policies=described,
         training=summarize_training(checkpoint, config),
         versions={**checkpoint.manifest.versions, "mosaic-rl": VERSION},
+        git=checkpoint.manifest.git,
         files={},
     )
     # Measured and filmed from these files, not from the run: this shows that they can be played.

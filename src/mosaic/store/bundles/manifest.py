@@ -14,6 +14,7 @@ from mosaic.config.sections import join_id
 from mosaic.core.errors import FormatError
 from mosaic.core.reference import explain
 from mosaic.store.checkpoint_record import BestBy, CheckpointManifest, FileEntry, PolicyEntry
+from mosaic.store.origin import GitState
 
 MANIFEST, CARD = "manifest.json", "README.md"
 WEIGHTS, GRAPHS = "weights", "onnx"  # folders
@@ -101,6 +102,7 @@ class BundleManifest(_Record):
     evaluation: tuple[dict[str, Any], ...] = ()
     replay: ReplayVideo = ReplayVideo()
     versions: dict[str, str]
+    git: GitState | None = None  # of the attempt that wrote the weights
     files: dict[str, FileEntry]
 
     @property
@@ -134,6 +136,7 @@ class BundleManifest(_Record):
             environment=self.environment,
             spaces=self.spaces,
             versions=self.versions,
+            git=self.git,
             pickles=False,
             files={},
         )
