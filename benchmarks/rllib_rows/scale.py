@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ppo_rows.measure import Plan
@@ -21,7 +22,6 @@ def scale(plan: Plan) -> None:
 
 def _show(env: str, seen: dict[str, Any]) -> None:
     steps = seen["steps"]
-    aggregate_s = (seen["aggregate_many_s"] - seen["copy_many_s"]) / MANY
     print(f"{env}, one env runner, {steps:,} env steps an iteration")
     print(f"  runner: {steps / seen['sample_s']:,.0f} steps/s, {seen['resident_bytes'] / 2**20:,.0f} MiB of its own")
     print(
@@ -29,7 +29,7 @@ def _show(env: str, seen: dict[str, Any]) -> None:
         f"weights {seen['weights_bytes']:,.0f} bytes"
     )
     print(
-        f"  driver: unpack {seen['unpack_s'] / steps * 1e6:.1f} µs a step; metrics {aggregate_s * 1e3:.2f} ms, "
+        f"  driver: unpack {seen['unpack_s'] / steps * 1e6:.1f} µs a step; metrics {aggregate_s(seen) * 1e3:.2f} ms, "
         f"call {seen['call_s'] * 1e3:.2f} ms a runner; weights {seen['sync_s'] * 1e3:.2f} ms"
     )
     print(
@@ -37,6 +37,11 @@ def _show(env: str, seen: dict[str, Any]) -> None:
         f"{steps / seen['one_epoch_s']:,.0f} with one",
         flush=True,
     )
+
+
+def aggregate_s(seen: Mapping[str, Any]) -> float:
+    """Return the driver's time for the metrics of one runner; 0 where it is below what the measurement can tell."""
+    return max(0.0, float(seen["aggregate_many_s"] - seen["copy_many_s"]) / MANY)
 
 
 class Estimate(NamedTuple):
@@ -62,11 +67,10 @@ def estimate(runners: int, seen: dict[str, Any], cores: int | None = None) -> Es
 
     Every runner has a core of its own, or runners share the cores of a machine that has fewer.
     """
-    aggregate_s = (seen["aggregate_many_s"] - seen["copy_many_s"]) / MANY
     return Estimate(
         runners * seen["steps"],
         seen["sample_s"] * max(1.0, runners / (cores or runners)),
-        runners * (seen["unpack_s"] + aggregate_s + seen["call_s"]) + seen["sync_s"],
+        runners * (seen["unpack_s"] + aggregate_s(seen) + seen["call_s"]) + seen["sync_s"],
         runners * seen["update_s"],
     )
 

@@ -59,6 +59,7 @@ def run_costs(folder: Path) -> dict[str, float]:
         "publish_us": 1e6 * frame_s["publish"],
         "wanted_us": 1e6 * frame_s["wanted"],
         "checkpoint_ms": 1e3 * _seconds(checkpoint, 20, perf_counter),
+        "checkpoint_cpu_ms": 1e3 * _seconds(checkpoint, 20),
         "create_ms": 1e3 * create_s,
         "index_ms": 1e3 * _seconds(lambda: store.index.refresh(run), 20),
     }

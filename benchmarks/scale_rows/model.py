@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any, TypeAlias
 
-from rllib_rows.scale import MANY, estimate
+from rllib_rows.scale import aggregate_s, estimate
 
 Costs: TypeAlias = Mapping[str, Any]
 Table: TypeAlias = list[Sequence[str]]
@@ -50,7 +50,7 @@ def parts_table(costs: Costs) -> Table:
     for key, name in ENVS.items():
         seen = costs["runners"][key]
         steps = seen["steps"]
-        driver_ms = 1e3 * (seen["call_s"] + _aggregate_s(seen))
+        driver_ms = 1e3 * (seen["call_s"] + aggregate_s(seen))
         rows += [
             (f"env runner, {name}: samples", f"{steps / seen['sample_s']:,.0f} steps/s"),
             (f"env runner, {name}: its message", f"{seen['message_bytes'] / steps:,.0f} bytes a step"),
@@ -60,10 +60,6 @@ def parts_table(costs: Costs) -> Table:
             (f"learner on one CPU, {name}", f"{steps / seen['update_s']:,.0f} steps/s"),
         ]
     return rows
-
-
-def _aggregate_s(seen: Costs) -> float:
-    return float(seen["aggregate_many_s"] - seen["copy_many_s"]) / MANY
 
 
 def runners_table(costs: Costs) -> Table:
@@ -98,7 +94,7 @@ def learner_full_at(seen: Costs) -> float:
 
 def driver_full_at(seen: Costs) -> float:
     """Return the number of runners whose messages take the driver as long as one of them samples."""
-    return float(seen["sample_s"] / (seen["unpack_s"] + _aggregate_s(seen) + seen["call_s"]))
+    return float(seen["sample_s"] / (seen["unpack_s"] + aggregate_s(seen) + seen["call_s"]))
 
 
 def checked_runners(costs: Costs) -> Table:
@@ -155,11 +151,14 @@ def checked_episodes(costs: Costs) -> Table:
 
 def run_table(costs: Costs) -> Table:
     run = costs["run"]
+    cpu_ms = run.get("checkpoint_cpu_ms")  # costs of older measurements have the time by the clock only
+    checkpoint = "a checkpoint a minute" if cpu_ms is not None else "a checkpoint a minute, at most: by the clock"
     each = {
         f"{REPORTS_PER_S:g} reports a second, written and read": REPORTS_PER_S * (run["report_us"] + run["read_us"]),
         f"{PICTURES_PER_S:g} pictures a second, one viewer": PICTURES_PER_S * run["publish_us"],
-        "a checkpoint a minute": CHECKPOINTS_PER_S * run["checkpoint_ms"] * 1e3,
+        checkpoint: CHECKPOINTS_PER_S * (run["checkpoint_ms"] if cpu_ms is None else cpu_ms) * 1e3,
     }
+    each["together"] = sum(each.values())
     rows: Table = [("of one run", "share of a core", "runs that fill one core")]
     return rows + [(what, f"{us / 1e4:.3f} %", f"{1e6 / us:,.0f}") for what, us in each.items()]
 

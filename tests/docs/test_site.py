@@ -169,6 +169,18 @@ def test_the_tables_of_scale_are_those_of_the_measured_costs():
     assert made in (ROOT / "docs" / "scale.md").read_text()
 
 
+def test_no_cost_is_computed_to_be_less_than_nothing():
+    """Copying was measured to take longer than copying and merging, as it does on a busy machine."""
+    code = (
+        "from rllib_rows.scale import aggregate_s\n"
+        "for merged, copied in ((0.037, 0.042), (0.042, 0.037)):\n"
+        "    print(round(1e6 * aggregate_s({'aggregate_many_s': merged, 'copy_many_s': copied}), 3))"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT / "benchmarks", capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0.0", "50.0"]
+
+
 @pytest.mark.slow
 def test_it_builds_without_warnings(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
