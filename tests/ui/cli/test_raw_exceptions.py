@@ -41,8 +41,11 @@ def test_options_that_an_env_does_not_take_are_named(env: str, options: dict[str
         make_env(env, **options)
 
 
+FULL_DEVICE = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+
+
 @pytest.mark.parametrize("words", [("schema", "run"), ("runs", "list", "--json"), ("envs", "gym")])
-@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", ">/dev/full"])
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", pytest.param(">/dev/full", marks=FULL_DEVICE)])
 def test_output_that_goes_nowhere_is_a_failure(tmp_path: Path, words: tuple[str, ...], closed: str) -> None:
     line = f"exec {sys.executable} -m mosaic {' '.join(words)} {closed}"
     environment = {**os.environ, "MOSAIC_HOME": str(tmp_path / "home")}
