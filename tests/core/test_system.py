@@ -156,18 +156,21 @@ def test_one_of_two_gets_a_lock_and_a_test_does_not_take_it(tmp_path: Path) -> N
         os.close(reader)
 
 
-def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, form: bool) -> None:
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     code = (
         "import os, sys, time; from mosaic.core import system; system.PORTABLE = bool(int(sys.argv[2]));"
         "print(system.take_lock(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)), flush=True); time.sleep(600)"
     )
-    with subprocess.Popen([sys.executable, "-c", code, path, str(int(form))], stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"True\n"
-        mine = os.open(path, os.O_RDWR)
-        assert system.is_locked(mine)
-        holder.kill()
+    command = [sys.executable, "-c", code, path, str(int(system.PORTABLE))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"True\n"
+            mine = os.open(path, os.O_RDWR)
+            assert system.is_locked(mine)
+        finally:
+            holder.kill()
         holder.wait(AMPLE_S)
         assert system.take_lock(mine)
         os.close(mine)

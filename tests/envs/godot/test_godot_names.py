@@ -28,17 +28,19 @@ def name():
     return f"test-{os.getpid()}"
 
 
-def end_by_force(code, name, form, tmp_path):
+def end_by_force(code, name):
     """Run code in a process that prints a line and is killed."""
     start = (
         "import sys; from pathlib import Path; from mosaic.envs.godot import names;"
         "names.PORTABLE = bool(int(sys.argv[2])); names._TEMPORARY = Path(sys.argv[3]);"
     )
-    command = [sys.executable, "-c", f"{start}{code}; print('ready', flush=True); input()", name, str(int(form))]
+    command = [sys.executable, "-c", f"{start}{code}; print('ready', flush=True); input()", name]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([*command, str(tmp_path)], **pipes) as process:
-        assert process.stdout.readline() == b"ready\n"
-        process.kill()
+    with subprocess.Popen([*command, str(int(names.PORTABLE)), str(names._TEMPORARY)], **pipes) as process:
+        try:
+            assert process.stdout.readline() == b"ready\n"
+        finally:
+            process.kill()
 
 
 def test_one_process_listens_under_a_name(name):
@@ -66,18 +68,18 @@ def test_a_waiting_listener_is_stopped_from_another_thread(name):
     assert said == [None]
 
 
-def test_a_killed_listener_leaves_its_name_free(name, form, tmp_path):
-    end_by_force("listener = names.LocalListener(sys.argv[1])", name, form, tmp_path)
+def test_a_killed_listener_leaves_its_name_free(name):
+    end_by_force("listener = names.LocalListener(sys.argv[1])", name)
     assert names.connect_local(name, AMPLE_S) is None
     names.LocalListener(name).close()
 
 
-def test_a_name_is_held_once(name, form, tmp_path):
+def test_a_name_is_held_once(name):
     held = names.hold_name(name)
     assert names.hold_name(name) is None
     names.release_name(name)
     os.close(held)
-    end_by_force("held = names.hold_name(sys.argv[1]); assert held is not None", name, form, tmp_path)
+    end_by_force("held = names.hold_name(sys.argv[1]); assert held is not None", name)
     held = names.hold_name(name)
     assert held is not None
     names.release_name(name)
