@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from mosaic.core import proc, system
@@ -125,6 +126,14 @@ def test_facts_of_a_process(sleeper: subprocess.Popen[bytes]) -> None:
     sleeper.wait(AMPLE_S)
     assert proc.read_stat(sleeper.pid) is None
     assert (proc.command_line(sleeper.pid), list(proc.open_files(sleeper.pid))) == ("", [])
+
+
+def test_a_stepped_clock_moves_no_start(sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """psutil shifts the time of day of a start with the clock, and what is recorded must stay the same process."""
+    before = proc.started_at(sleeper.pid)
+    real = psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda self: real(self) + 3600)
+    assert proc.started_at(sleeper.pid) == before
 
 
 def test_environment_and_files_of_a_process(tmp_path: Path) -> None:
