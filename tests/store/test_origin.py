@@ -37,6 +37,7 @@ def git(folder: Path, *words: str) -> str:
 def test_git_says_commit_and_changes(tmp_path: Path) -> None:
     assert git_state(tmp_path) is None
     git(tmp_path, "init")
+    assert git_state(tmp_path) is None  # nothing is committed
     (tmp_path / "code.py").write_text("one")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-m", "first")
@@ -47,6 +48,12 @@ def test_git_says_commit_and_changes(tmp_path: Path) -> None:
     changed = git_state(tmp_path)
     assert changed is not None
     assert changed.dirty
+
+
+def test_a_status_that_takes_too_long_leaves_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"status": None, "rev-parse": "0123abcd"}
+    monkeypatch.setattr(origins, "_git", lambda folder, command, *words: said[command])
+    assert git_state(tmp_path) == GitState(commit="0123abcd", dirty=None)
 
 
 @pytest.mark.parametrize(

@@ -126,11 +126,13 @@ def code_of_attempt(run_id: str, attempt: int) -> GitState | None:
 
 
 def git_state(folder: Path) -> GitState | None:
-    commit = _git(folder, "rev-parse", "HEAD")
-    if not commit:
-        return None
-    status = _git(folder, "status", "--porcelain")
-    return GitState(commit=commit, dirty=None if status is None else bool(status))
+    status = _git(folder, "status", "--porcelain=v2", "--branch")
+    if status is None:  # no repository, or a slow one, whose commit is still quick to read
+        commit = _git(folder, "rev-parse", "HEAD")
+        return GitState(commit=commit, dirty=None) if commit else None
+    head, *changes = [line for line in status.splitlines() if line.startswith("# branch.oid") or line[0] != "#"]
+    commit = head.removeprefix("# branch.oid ")
+    return None if commit == "(initial)" else GitState(commit=commit, dirty=bool(changes))
 
 
 def describe_git(state: GitState) -> str:
