@@ -99,7 +99,7 @@ def timed(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def greedy_return(row: Row, decide: Callable[[Any], Any]) -> float:
-    """Return the mean return of as many new episodes as begin within so many steps; they start alike for everyone."""
+    """Return the mean return of the new episodes that begin within that many steps; they start alike for everyone."""
     import gymnasium
 
     env, played = gymnasium.make(row.env, **env_options(row)), 0

@@ -128,7 +128,7 @@ def cpu_s(process: psutil.Process) -> float:
 
 
 def idle(home: Path, seconds: float = 15.0) -> None:
-    """Measure the CPU time of the app while nobody uses it, without a run and with a live one."""
+    """Measure the CPU time of the app while it is not used, without a run and with a live one."""
     _idle(home, "CPU of Home without a live run", b"", seconds, 2.0)
     config = {"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "native", "total_timesteps": 10**9}}
     run = Trainer(home).submit(config)

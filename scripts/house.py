@@ -22,6 +22,7 @@ from pathlib import Path
 from statistics import median
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "mosaic"
 SHORT = 60  # lines
 RIDDLE = re.compile(r"(How|What|Which|Who|Whether|Where|When|Why)\b")
 PHRASES = {
@@ -35,6 +36,16 @@ PHRASES = {
     "of one age": r"\bof one age\b",
     "whoever, somebody, nobody": r"\b(?:whoever|somebody|nobody|everybody)\b",
 }
+DOCUMENTS = (  # beside the pages of docs/, which the tests read one by one
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs/decisions/*.md",
+    "benchmarks/**/*.md",
+    "benchmarks/**/*.py",
+    "examples/**/*.py",
+    "src/mosaic/ui/web/static/*.js",
+)
 _FIELDS = ("dataclass",)  # decorators that make annotations of a class its attributes
 _KERNELS = ("njit", "jit", "vectorize", "guvectorize", "cfunc", "overload", "intrinsic")
 
@@ -107,6 +118,7 @@ def measure(package: Path) -> list[Figure]:
     lonely = [source for source in neighbours_only(sources) if source in modules]
     homonyms = names_used_twice(sources)
     riddles = [source for source in sources if RIDDLE.match(source.docstring)]
+    puzzles = [place for source in sources for place in riddles_inside(source)]
     untyped = [(len(re.findall(r"^.*\bAny\b", source.text, re.M)), source.name) for source in sources]
     lines = median(source.lines for source in modules)
     attributes = sorted(class_attributes(sources), reverse=True)
@@ -126,11 +138,19 @@ def measure(package: Path) -> list[Figure]:
             " %",
             names(riddles),
         ),
+        at_most("docstrings of classes and functions that start with one", len(puzzles), 0, places=puzzles),
         at_most("lines with Any, per 1,000", 1000 * sum(n for n, _ in untyped) / total, 12, places=top(untyped)),
         at_most("attributes of a class, most", attributes[0][0], 15, places=top(attributes, 15)),
         at_most("parameters of a function, most", parameters[0][0], 8, places=top(parameters, 8)),
     ]
     return figures + wording(sources)
+
+
+def riddles_inside(source: Source) -> list[str]:
+    """Find the classes, functions and properties whose docstring starts with a question word."""
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    defined = (node for node in ast.walk(source.tree) if isinstance(node, kinds))
+    return [f"{source.name}.{node.name}" for node in defined if RIDDLE.match(ast.get_docstring(node) or "")]
 
 
 def neighbours_only(sources: Sequence[Source]) -> list[Source]:
@@ -200,6 +220,17 @@ def is_kernel(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return bool(words & set(_KERNELS))
 
 
+def phrases_in_documents(root: Path) -> dict[str, int]:
+    """Count the phrases to replace in each document, even where a line ends inside them."""
+    found: dict[str, int] = {}
+    for path in sorted(path for pattern in DOCUMENTS for path in root.glob(pattern)):
+        text = " ".join(path.read_text(encoding="utf-8").split())
+        for phrase, pattern in PHRASES.items():
+            if count := len(re.findall(pattern, text, re.I)):
+                found[f"{path.relative_to(root)}: {phrase}"] = count
+    return found
+
+
 def wording(sources: Sequence[Source]) -> list[Figure]:
     """Count the phrases to replace in comments, docstrings and messages."""
     found: dict[str, list[tuple[int, str]]] = defaultdict(list)
@@ -242,11 +273,14 @@ def show(figures: Sequence[Figure], worst: int, write: Callable[[str], object] =
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("package", nargs="?", type=Path, default=ROOT / "src" / "mosaic")
+    parser.add_argument("package", nargs="?", type=Path, default=PACKAGE)
     parser.add_argument("--check", action="store_true", help="exit with 1 where a target is missed")
     parser.add_argument("--worst", nargs="?", type=int, const=10, default=0, help="places to name for each figure")
     asked = parser.parse_args(arguments)
     figures = measure(asked.package)
+    if asked.package == PACKAGE:
+        phrases = phrases_in_documents(ROOT)
+        figures.append(at_most("phrases to replace in documents", sum(phrases.values()), 0, places=list(phrases)))
     try:
         show(figures, asked.worst)
         sys.stdout.flush()

@@ -104,3 +104,26 @@ def test_what_follows_a_block_is_a_sentence_of_its_own(page):
             inside = not inside
             after += [] if inside else [next((text for text in lines[number + 1 :] if text), "")]
     assert [text for text in after if text[:1].islower()] == []
+
+
+def test_no_docstring_and_no_other_document_is_worded_as_a_riddle(tmp_path):
+    sources = HOUSE["read_sources"](HOUSE["PACKAGE"])
+    assert [place for source in sources for place in HOUSE["riddles_inside"](source)] == []
+    assert HOUSE["phrases_in_documents"](HOUSE["ROOT"]) == {}
+    (tmp_path / "README.md").write_text("It goes\non, although nobody knows why.\n")
+    assert list(HOUSE["phrases_in_documents"](tmp_path)) == ["README.md: go on", "README.md: whoever, somebody, nobody"]
+    (tmp_path / "one.py").write_text(
+        'class C:\n    """What it is."""\n    def f(self):\n        """Whether it is."""\n'
+    )
+    (source,) = HOUSE["read_sources"](tmp_path)
+    assert HOUSE["riddles_inside"](source) == [f"{tmp_path.name}.one.C", f"{tmp_path.name}.one.f"]
+
+
+def test_helper_modules_of_tests_have_unique_names():
+    """A name that several folders use says nothing in an import, and finds the wrong file in a search."""
+    tests = HOUSE["ROOT"] / "tests"
+    homes: dict[str, list[str]] = {}
+    for path in sorted(tests.rglob("*.py")):
+        if path.name not in ("__init__.py", "conftest.py") and not path.name.startswith("test_"):
+            homes.setdefault(path.name, []).append(str(path.relative_to(tests)))
+    assert [paths for paths in homes.values() if len(paths) > 1] == []

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A game that computes nothing: it answers every message with bytes made in advance, of the Orchard's sizes."""
+"""A game that computes nothing: every message is answered with precomputed bytes, of the Orchard's sizes."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from mosaic.server.client.address import UnreachableError
 from mosaic.server.external import ask_spaces, listen
 from mosaic.store.checkpoints import find_checkpoint
 from tests.in_process import trained_here
-from tests.learners.external.programs import external_config
+from tests.learners.external.external_programs import external_config
 from tests.ports import reserved_port
 
 CARTPOLE = "gym/CartPole-v1"

@@ -24,7 +24,7 @@ from tests.simulation.files import Condition
 from tests.simulation.installing import installed
 from tests.simulation.kernel import BrokenInvariantError
 from tests.simulation.memory_index import MemoryDatabase
-from tests.simulation.programs import SimulatedWorker, client, finish_all
+from tests.simulation.simulated_programs import SimulatedWorker, client, finish_all
 from tests.simulation.syscalls import ROOT, Calls
 from tests.simulation.world import World
 

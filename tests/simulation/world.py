@@ -20,7 +20,7 @@ from mosaic.store.index import index
 from mosaic.store.state import ENDED, LIVE, RunState, State
 from mosaic.workers import host
 from tests.simulation.kernel import BrokenInvariantError, Kernel, OpenFile, Process
-from tests.simulation.programs import server
+from tests.simulation.simulated_programs import server
 from tests.simulation.syscalls import ROOT
 
 HOME = Path(ROOT, "home")

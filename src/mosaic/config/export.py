@@ -18,7 +18,7 @@ TOLERANCE = 1e-4
 
 
 class ExportOptions(Section):
-    """How files are written, and how they are compared with their policies."""
+    """Options for writing exported files and comparing them with their policies."""
 
     target: Annotated[ExportTarget, AnyCase] = Field(
         "onnx",
@@ -28,7 +28,9 @@ class ExportOptions(Section):
     ir_version: int | None = Field(
         None, ge=1, le=1000, description="Version of ONNX's file format; None: 8, or what the opset needs."
     )
-    tolerance: float = Field(TOLERANCE, gt=0.0, le=1.0, description="Largest difference of outputs and actions.")
+    tolerance: float = Field(
+        TOLERANCE, gt=0.0, le=1.0, description="Maximum allowed difference of outputs and actions."
+    )
     observations: int = Field(
         LEAST_OBSERVATIONS,
         ge=LEAST_OBSERVATIONS,

@@ -117,7 +117,10 @@ class Section(BaseModel):
 
 
 class CheckpointConfig(Section):
-    """At most one interval; without any, one checkpoint a minute, or fewer if saving takes over 2 % of the time."""
+    """Checkpoint settings.
+
+    At most one interval may be set; the default is one minute, longer if saving takes more than 2 % of the time.
+    """
 
     every_steps: Steps | None = Field(
         None,
@@ -151,7 +154,7 @@ INTERVALS = ("every_steps", "every_iterations", "every_minutes")  # between chec
 
 ApiType = Literal["aec", "parallel", "gym", "auto"]
 Incentives = Literal["single", "cooperative", "competitive", "mixed", "unknown"]
-"""Whether agents want the same; mixed: some agents are on the same side, others are not. Unknown: not declared."""
+"""Relation between the agents' goals; mixed: some agents are on the same side, others not; unknown: not declared."""
 
 
 class CurriculumStage(Section):

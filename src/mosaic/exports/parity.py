@@ -25,7 +25,7 @@ _EXCLUDED = -1e8  # outputs below it belong to illegal actions
 
 @dataclass(frozen=True, slots=True)
 class Parity:
-    """How near a file comes to its policy, over all observations."""
+    """Differences between a file and its policy, over all observations."""
 
     recorded: int
     random: int

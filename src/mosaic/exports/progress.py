@@ -12,7 +12,7 @@ StepReport: TypeAlias = Callable[[Step, int, int], None]  # the step, how much o
 
 @dataclass(frozen=True, slots=True)
 class ExportProgress:
-    """Where an export is."""
+    """Progress of an export."""
 
     policy: str
     number: int  # of the policy, from 1

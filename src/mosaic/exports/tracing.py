@@ -45,7 +45,7 @@ OBSERVATIONS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ExportSettings:
-    """How files are written and compared."""
+    """Settings for writing and comparing files."""
 
     target: Target = "onnx"
     versions: OnnxVersions = DEFAULT_VERSIONS

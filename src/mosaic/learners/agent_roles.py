@@ -54,7 +54,7 @@ class TrainingPlan:
 
     @property
     def shares_critic(self) -> bool:
-        """Whether several policies learn with one critic."""
+        """Return whether several policies learn with one critic."""
         return self.central and sum(self.trained) > 1
 
     def uniform(self, shape: VectorShape) -> bool:

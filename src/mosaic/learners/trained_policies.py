@@ -66,7 +66,7 @@ def _load(reference: str) -> tuple[Arguments, Callable[..., object]]:
     try:
         signature = inspect.signature(decide)
     except ValueError as error:  # some functions written in C have none
-        raise InputError(f"{reference} does not tell its arguments: wrap it in {_FORMS}.") from error
+        raise InputError(f"{reference} has no inspectable signature: wrap it in {_FORMS}.") from error
     one, two = _takes(signature, 1), _takes(signature, 2)
     if one or two:
         return ("either" if one and two else "policy" if one else "policy and batch"), decide
@@ -106,7 +106,7 @@ def _truth(reference: str, policy: str, answer: object) -> bool:
 
 
 def _contents(batch: object) -> str:
-    """Describe a batch of RLlib's: the policies in it, and the columns of each."""
+    """Describe an RLlib batch: its policies and the columns of each."""
     parts = getattr(batch, "policy_batches", None)
     if not isinstance(parts, Mapping):
         return f"a {type(batch).__name__}"
@@ -147,9 +147,9 @@ class BatchRule:
         return named
 
     def rehearse(self) -> None:
-        """Ask once without a batch, as RLlib may; raise InputError for a wrong answer, before anything is started.
+        """Call the function once without a batch, as RLlib may, and raise InputError for an invalid result.
 
-        A function that cannot do without a batch fails here; its answers are checked in training.
+        This happens before anything starts. If the function needs a batch, its results are checked during training.
         """
         answers: dict[str, object] = {}
         with suppress(Exception):

@@ -1,7 +1,7 @@
 """Compiled gated memories, GRU and minGRU: sequences forwards, and backwards through time.
 
 Rows of a sequence table are in time order: row t·N + i is step t of sequence i. The input's part of all gates is one
-product; only the state's part has to follow time, and a minGRU's gates do not read the state at all. The gradients of
+product; only the state's part has to follow time, and a minGRU's gates do not depend on the state. The gradients of
 the weights are one product over all steps.
 
 Each loop over the columns of a row reads and writes few arrays: LLVM checks at run time that they do not overlap, and

@@ -88,7 +88,7 @@ class EnginePolicyController:
 
     @property
     def remembers(self) -> bool:
-        """Whether decisions depend on what was seen before."""
+        """Return whether decisions depend on earlier observations."""
         return self._engine.architecture.memory is not None
 
     def explain(self, turn: Turn) -> dict[AgentID, Explanation]:

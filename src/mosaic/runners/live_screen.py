@@ -34,7 +34,7 @@ class LiveScreen:
 
     @property
     def is_open(self) -> bool:
-        """Whether a viewer has asked, and frames are shown."""
+        """Return whether a viewer has requested frames and they are being shown."""
         return self._writer.is_open
 
     def is_watched(self) -> bool:

@@ -78,7 +78,7 @@ Recorder: TypeAlias = Callable[
 
 @dataclass(slots=True)
 class _Course:
-    """What an agent saw and did until now."""
+    """Observations and actions of an agent so far."""
 
     observations: list[Observation] = field(default_factory=list)
     masks: list[Mask | None] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Cleanup of what an attempt left when its supervisor died."""
+"""Cleanup after an attempt whose supervisor died."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Supervision:
         self._see(StartAsked())
 
     def _recover(self) -> None:
-        """End earlier attempts, so that nothing of theirs writes at the same time as ours."""
+        """End the processes of earlier attempts, so that they do not write at the same time as this one."""
         end_leftovers(self._folder, self._state_file.record)
         life, _ = advance(self._life, SupervisorDied())
         if life.state is not self._life.state:

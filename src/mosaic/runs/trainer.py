@@ -111,7 +111,7 @@ def _references(config: RunConfig) -> Iterator[str]:
 
 
 class RunFilter(TypedDict, total=False):
-    """Which runs to list; a run matches all that is given."""
+    """Filter for a list of runs; a run must match all given criteria."""
 
     states: Collection[State]
     tags: Collection[str]

@@ -1,4 +1,4 @@
-"""Error responses: {"error": text} and a status that tells a client's error from a server's."""
+"""Error responses: {"error": text} and a status that distinguishes client errors from server errors."""
 
 from __future__ import annotations
 
@@ -91,4 +91,4 @@ def answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        return complain(500, "The server failed; its own log says how.")  # details may be confidential
+        return complain(500, "Internal server error; see the server's log.")  # details may be confidential

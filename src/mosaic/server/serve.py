@@ -41,7 +41,7 @@ else:
 
 
 class TimedProtocol(_Protocol):
-    """Protocol that limits the time for a request's headers to arrive completely; uvicorn itself waits for ever."""
+    """Protocol that limits the time for a request's headers to arrive completely; uvicorn itself has no limit."""
 
     within_s = REQUEST_WITHIN_S
     _deadline: asyncio.TimerHandle | None = None
@@ -128,7 +128,7 @@ class ListenAddress:
 
 @dataclass(frozen=True, slots=True)
 class Frontend:
-    """What a user interface adds to the server: pages, messages, and findings about this machine."""
+    """Extensions that a user interface adds to the server: pages, messages and checks of this machine."""
 
     doctor: Callable[[], Iterable[DoctorFinding]] = tuple
     add_pages: Callable[[FastAPI], None] | None = None

@@ -79,7 +79,7 @@ class CheckpointManifest(_Record):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointScore:
-    """How good the policies are, and by which of the figures the best checkpoint is chosen."""
+    """Scores of the policies, and the score by which the best checkpoint is chosen."""
 
     reward: float | None = None
     rating: float | None = None
@@ -88,7 +88,7 @@ class CheckpointScore:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What a checkpoint was trained with: the worker that can load it, the env and its spaces, seed and code."""
+    """Origin of a checkpoint: the worker that can load it, the env and its spaces, seed, versions and commit."""
 
     worker: str = ""
     environment: Mapping[str, object] = field(default_factory=dict)

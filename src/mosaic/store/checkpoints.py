@@ -58,7 +58,7 @@ _THIS_PROCESS = secrets.token_hex(4)
 
 
 def best_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
-    """Return the measured ones by the criterion of the newest, best first; of equals the newest comes first."""
+    """Return the measured ones by the criterion of the newest, best first; ties go to the newest."""
     newest = newest_first(checkpoints)
     alike = [c for c in newest if c.manifest.best_by == newest[0].manifest.best_by]
     rated = [(c.merit, c.rank, c) for c in alike if c.merit is not None]
@@ -71,7 +71,7 @@ def newest_first(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How many checkpoints of a run to keep."""
+    """Number of checkpoints of a run to keep."""
 
     keep_last: int = 3
     keep_best: int = 1

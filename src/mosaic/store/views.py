@@ -60,7 +60,9 @@ class RunRow(LabelledRun):
     started: float | None = None
     ended: float | None = None
     target_steps: int | None = Field(None, description="Env steps after which it ends.")
-    measure: str = Field("", description="Metric that tells how good its policies are: in self-play not the return.")
+    measure: str = Field(
+        "", description="Metric that measures the quality of its policies; in self-play not the return."
+    )
     score: float | None = Field(None, description="Last value of that metric.")
     group: str | None = None
     seed: int | None = None
@@ -102,7 +104,7 @@ class StageRow(ReadModel):
 
 
 class StartRow(ReadModel):
-    """What the start of a run is doing before its first samples: starting Ray, building the algorithm, compiling."""
+    """Phase of a run's start before its first samples: starting Ray, building the algorithm, compiling."""
 
     message: str
     began: float | None = Field(None, description="In seconds since 1970; null where the message counts the seconds.")
@@ -121,7 +123,9 @@ class RunDetails(LabelledRun):
     last_evaluation: tuple[dict[str, Any], ...] = Field(
         (), description="Events of the newest evaluation, one per opponent."
     )
-    measure: str = Field("", description="Metric that tells how good its policies are: in self-play not the return.")
+    measure: str = Field(
+        "", description="Metric that measures the quality of its policies; in self-play not the return."
+    )
     score: float | None = Field(None, description="Last value of that metric.")
     last_seq: int = Field(description="Of the newest stored event; 0 where there is none.")
     checkpoints: tuple[CheckpointRow, ...]
@@ -146,7 +150,7 @@ class CurvePoints(ReadModel):
 
 
 class UsagePoints(ReadModel):
-    """What the processes of a run used over time."""
+    """Resources used by the processes of a run over time."""
 
     timestamp: list[float]
     cores: list[float] = Field(description="Mean number of busy cores since the sample before.")

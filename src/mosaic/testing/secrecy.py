@@ -26,7 +26,7 @@ class SecrecyError(MosaicError):
 
 @dataclass(frozen=True, slots=True)
 class SecrecyReport:
-    """What a check of hidden information has looked at."""
+    """Scope of a check for hidden information: what it compared."""
 
     env_steps: int
     messages: int  # that viewers got while the episode lasted

@@ -91,9 +91,9 @@ def examine() -> list[Finding]:
 
 
 def examine_closely(asked: Collection[str]) -> tuple[list[Finding], list[Finding]]:
-    """Import what Mosaic requires and what is asked for; return all findings, and those of them that must be in order.
+    """Import required and requested packages; return all findings, and those that must pass.
 
-    Without names all parts are looked for; with names the findings are about those and what is required.
+    Without names, all parts are checked; with names, only those and the required packages.
     """
     names = dict.fromkeys(name for one in asked for name in _members(one))
     modules = [module for name in names for module in _EXTRAS.get(name, {})]

@@ -57,15 +57,15 @@ def _by_method(groups: Sequence[ScoredGroup], by: str) -> dict[str, dict[str, Se
         method = _method(group, by, groups)
         if group.env in scores.setdefault(method, {}):
             raise SeveralGroupsError(
-                f"Two groups in {group.env} are of the method '{method}'. Say what tells methods apart: --by name, or "
-                "a setting such as --by training.params.learning_rate."
+                f"Two groups in {group.env} are of the method '{method}'. Choose what distinguishes methods: "
+                "--by name, or a setting such as --by training.params.learning_rate."
             )
         scores[method][group.env] = group.scores
     return scores
 
 
 def ways_to_compare(groups: Sequence[ScoredGroup]) -> list[str]:
-    """Return what tells the methods of groups apart, for `by`: algorithm, name, or a setting that differs in an env."""
+    """Return the choices of `by` that distinguish the methods: algorithm, name, or a setting that differs in an env."""
     found = [ALGORITHM, *([NAME] if all(group.named for group in groups) else [])]
     for env in dict.fromkeys(group.env for group in groups):
         found += differences([group.config for group in groups if group.env == env])

@@ -216,7 +216,7 @@ class Heartbeat:
             self.leave()
 
     def _grace_s(self) -> float:
-        """Return how long a stop that comes now waits for the worker; once samples were reported, for ever."""
+        """Return how long a stop requested now waits for the worker; without limit once samples have been reported."""
         if not self._starting and not self._compiles_first():
             return math.inf
         began_s, before = self._measured_from

@@ -22,7 +22,8 @@ from mosaic.models.random import random_streams
 from mosaic.policies.search.simulations import halving_schedule, score_edges, simulate
 from mosaic.policies.search.tree import make_evaluator, make_leaves, make_rules, make_tree, plant
 from tests.policies.search import reference_tree
-from tests.policies.search.search_cases import (
+from tests.policies.search.test_tree import boards_of, python_network
+from tests.policies.search.tree_search_cases import (
     CONNECT_FOUR,
     TICTACTOE,
     kernel_of,
@@ -30,7 +31,6 @@ from tests.policies.search.search_cases import (
     searcher_at,
     tictactoe_position,
 )
-from tests.policies.search.test_tree import boards_of, python_network
 
 SMALL = {"hidden": (16,), "simulations": 8, "learning_starts": 64, "batch_size": 32, "buffer_size": 400}
 

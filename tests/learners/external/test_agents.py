@@ -20,7 +20,7 @@ from mosaic.learners.ppo.options import PpoOptions
 from mosaic.workers.resolution import resolve
 from tests.server.policy.policy_kit import FIRST, TOKEN, serving
 
-from .programs import Client, RefusedError, Service, external_config, playing
+from .external_programs import Client, RefusedError, Service, external_config, playing
 
 BOARD = "classic/tictactoe_v3"
 BOT = Path(__file__).parents[3] / "examples" / "scripts" / "process_bot.py"

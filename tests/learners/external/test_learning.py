@@ -21,7 +21,7 @@ from mosaic.learners.dqn.options import DqnOptions
 from mosaic.learners.ppo.build import assemble
 from mosaic.learners.ppo.options import PpoOptions
 
-from .programs import Client, RefusedError, Service, external_config, play_gym, playing
+from .external_programs import Client, RefusedError, Service, external_config, play_gym, playing
 
 CARTPOLE = "gym/CartPole-v1"
 

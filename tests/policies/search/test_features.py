@@ -19,7 +19,13 @@ from mosaic.policies.search.features import (
     reads_features,
 )
 from mosaic.testing import ContractError, check_search_rules
-from tests.policies.search.search_cases import CONNECT_FOUR, TICTACTOE, connect_four_position, kernel_of, network_of
+from tests.policies.search.tree_search_cases import (
+    CONNECT_FOUR,
+    TICTACTOE,
+    connect_four_position,
+    kernel_of,
+    network_of,
+)
 
 KERNEL = kernel_of(CONNECT_FOUR)
 FEATURES = KERNEL.search.features

@@ -13,7 +13,7 @@ from mosaic.policies.registry import is_reproducible, load_policy, parse_policy
 from mosaic.policies.search import controller
 from mosaic.policies.search.controller import CHUNK, SearchPolicyController
 from tests.in_process import trained_here
-from tests.policies.search.search_cases import TICTACTOE, network_of
+from tests.policies.search.tree_search_cases import TICTACTOE, network_of
 
 SMALL = {"hidden": [8], "n_steps": 16, "batch_size": 64, "n_epochs": 1}
 

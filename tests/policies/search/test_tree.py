@@ -9,7 +9,7 @@ from mosaic.policies.minimax import connect_four, tictactoe
 from mosaic.policies.search.simulations import halving_schedule, score_edges, simulate
 from mosaic.policies.search.tree import ILLEGAL, make_evaluator, make_leaves, make_rules, make_tree, plant
 from tests.policies.search import reference_tree
-from tests.policies.search.search_cases import (
+from tests.policies.search.tree_search_cases import (
     CONNECT_FOUR,
     TICTACTOE,
     connect_four_position,

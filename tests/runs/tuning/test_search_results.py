@@ -10,7 +10,7 @@ from mosaic.config.loading import parse_run_config
 from mosaic.runs.tuning.results import SearchTrial, importance_of, list_searches, read_search
 from mosaic.store.store import Store
 from mosaic.telemetry.events.writer import EventWriter
-from tests.runs.tuning.search_cases import RATES, written_search
+from tests.runs.tuning.tuning_cases import RATES, written_search
 
 
 def test_trials_are_ranked_and_options_weighed(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_any_order_of_messages_keeps_every_visit(seed, copies, moves):
 
     def receive(number):
         original.absorb(told[number].popleft())
-        answered[number].append(original.news(number))
+        answered[number].append(original.changes(number))
 
     for move in moves:
         number = int(random.integers(copies))
@@ -64,10 +64,10 @@ def test_any_order_of_messages_keeps_every_visit(seed, copies, moves):
     for number, follower in enumerate(followers):
         while answered[number]:
             follower.hear(answered[number].popleft(), answers=True)
-        follower.hear(original.news(number), answers=False)
+        follower.hear(original.changes(number), answers=False)
         np.testing.assert_array_equal(tables[number][0], kept[0])
         np.testing.assert_array_equal(tables[number][1], kept[1])
-        assert original.news(number).indices.size == 0
+        assert original.changes(number).indices.size == 0
 
 
 @given(seed=st.integers(0, 2**32 - 1))

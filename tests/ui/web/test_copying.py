@@ -21,7 +21,7 @@ def copy_button(page: Page, command: str) -> Locator:
 def pasted(page: Page) -> str:
     """What the next Ctrl+V brings."""
     page.locator(".m-search").click()
-    field = page.get_by_label("Type a page, a run or an environment")
+    field = page.get_by_label("Search pages, runs and environments")
     expect(field).to_be_focused()
     page.keyboard.press("Control+V")
     return field.input_value()

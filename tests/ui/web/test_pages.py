@@ -216,7 +216,7 @@ def test_an_address_without_a_page_says_so(tab: Tab) -> None:
 def test_the_palette_and_the_keys_lead_everywhere(tab: Tab) -> None:
     page = tab.open("/")
     page.keyboard.press("Control+k")
-    page.get_by_label("Type a page, a run or an environment").fill("runs")
+    page.get_by_label("Search pages, runs and environments").fill("runs")
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text("Runs")
     page.locator("h1").click()
@@ -287,7 +287,7 @@ PRESS_AT_ONCE = """(keys) => {
 def test_keys_that_come_before_the_palette_is_open_are_typed_into_it(tab: Tab) -> None:
     page = tab.open("/")
     page.evaluate(PRESS_AT_ONCE, [*"runx", "Backspace", "s"])
-    expect(page.get_by_label("Type a page, a run or an environment")).to_have_value("runs")
+    expect(page.get_by_label("Search pages, runs and environments")).to_have_value("runs")
     expect(page.locator(".m-palette .m-nav").first).to_contain_text("Runs")
     page.keyboard.press("Escape")
     expect(page.locator(".m-palette")).to_have_count(0)
@@ -299,7 +299,7 @@ def test_keys_that_come_before_the_palette_is_open_are_typed_into_it(tab: Tab) -
 def test_the_palette_finds_environments(tab: Tab) -> None:
     page = tab.open("/")
     page.keyboard.press("Control+k")
-    page.get_by_label("Type a page, a run or an environment").fill("mountaincar")
+    page.get_by_label("Search pages, runs and environments").fill("mountaincar")
     page.get_by_role("link", name="gym/MountainCar-v0").click()
     expect(page.locator("h1")).to_have_text("Train")
     expect(page.locator(".t-badge").first).to_contain_text("MountainCar")

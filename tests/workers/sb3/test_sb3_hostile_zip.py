@@ -134,7 +134,7 @@ def test_truncated_and_other_files_are_refused(whole: Members, tmp_path: Path) -
     full = path.read_bytes()
     for size in (0, 10, len(full) // 2, len(full) - 1):
         path.write_bytes(full[:size])
-        assert "is not a whole zip of Stable-Baselines3" in refusal(path)
+        assert "is not a complete zip of Stable-Baselines3" in refusal(path)
     damaged = bytearray(full)
     damaged[len(full) // 3] ^= 0xFF
     path.write_bytes(bytes(damaged))

@@ -94,9 +94,9 @@ def draw_without_screen() -> None:
 
 
 def choose_opengl() -> None:
-    """Choose how MuJoCo draws without a screen; call before anything imports mujoco.
+    """Choose MuJoCo's headless OpenGL backend; call before mujoco is imported.
 
-    With a library that is not there, its import would fail.
+    Importing mujoco fails if the chosen library is missing.
     """
     if sys.platform == "linux" and "MUJOCO_GL" not in os.environ:
         found = next((name for name in ("EGL", "OSMesa") if find_library(name)), None)
@@ -107,8 +107,8 @@ def choose_opengl() -> None:
 class OpenGLRenderer:
     """Renderer of a MuJoCo env that works in any thread and beside others, and whose failure says what to install.
 
-    Gymnasium draws with the context that was made last, in the thread that made it, and frees what was not closed after
-    mujoco has ended EGL, which prints errors.
+    Gymnasium always uses the most recent context, only in the thread that created it, and frees unclosed renderers
+    after mujoco has ended EGL, which prints errors.
     """
 
     def __init__(self, renderer: Any, env_name: str) -> None:

@@ -31,7 +31,7 @@ class GodotOptions(Options):
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 also lets other machines connect.")
     timeout_s: float = Field(60.0, gt=0, le=86_400, description="Longest wait for a game to start, or for an answer.")
     wait_s: float | None = Field(
-        None, gt=0, le=1e7, description="Longest wait for the editor's Play button (debug); None: for ever."
+        None, gt=0, le=1e7, description="Maximum wait for the editor's Play button (godot/debug); None: no limit."
     )
     log: str | None = Field(None, min_length=1, description="File to which every message is appended.")
     actions: Literal["flat", "dict"] = Field(

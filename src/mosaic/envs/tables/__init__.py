@@ -1,1 +1,1 @@
-"""Card tables: what lies on the table of a card game, for one who may see a part of it."""
+"""Card tables: the cards and piles of a card game that one viewer may see."""

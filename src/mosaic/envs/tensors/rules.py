@@ -38,7 +38,7 @@ class Moved(NamedTuple):
 
 
 class TensorView(NamedTuple):
-    """What agents see: a row for each slot (see envs/vector/layout.py)."""
+    """Observations of agents: a row for each slot (see envs/vector/layout.py)."""
 
     obs: Tensor  # [E, slots, width]
     mask: Tensor | None  # [E, slots, mask_width] bool; None: nothing is illegal

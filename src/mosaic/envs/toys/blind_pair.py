@@ -30,7 +30,7 @@ class BlindPair:
 
     First step: the blind agent observes one of `cues` and should answer with its number; the seer observes the tide, −1
     or 1. At once the tide pays the seer `tide` times that, and the blind agent the opposite. Then for `delay` steps a
-    lamp that only the seer observes tells whether the blind agent was right (1) or not (−1). In the last of them the
+    lamp that only the seer observes shows whether the blind agent was right (1) or wrong (−1). In the last of them the
     seer should answer: 1 for right, 0 for wrong. Each of the two right answers pays both agents 0.5, at the end.
 
     A pair that is always right has the mean return 1; in the mean of the two the tide cancels. A blind agent that

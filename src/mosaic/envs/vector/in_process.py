@@ -99,7 +99,7 @@ class PythonVector:
 
 
 def vector_shape(envs: Sequence[Env], others: Others | None = None, masked: bool | None = None) -> VectorShape:
-    """Return the shape of these envs as a vector; resets the first of them if only a Turn can tell about masks."""
+    """Return the shape of these envs as a vector; reset the first if only a Turn shows whether there are masks."""
     if not envs:
         raise InputError("A vector env needs at least one env.")
     shapes = {shape_of(env.spec, len(envs), others, masked=False) for env in envs}

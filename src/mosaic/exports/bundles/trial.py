@@ -28,7 +28,7 @@ _MOST_SEATS = 4  # in a game of more agents, all policies of the bundle play tog
 
 @dataclass(frozen=True, slots=True)
 class BundleSettings:
-    """How a bundle's policies are measured and shown."""
+    """Settings for the evaluation and presentation of a bundle's policies."""
 
     episodes: int = 20
     seed: int = 0

@@ -45,7 +45,7 @@ def check_repo(repo: str) -> str:
     """Return the name of a repository; raise InputError for any other text."""
     name = repo.removeprefix("hf:").removeprefix("https://huggingface.co/").strip("/")
     if not _REPO.fullmatch(name) or ".." in name or "--" in name:
-        raise InputError(f"'{repo}' is not a repository of the hub. Type OWNER/NAME, for example me/tictactoe.")
+        raise InputError(f"'{repo}' is not a repository of the Hub. Type OWNER/NAME, for example me/tictactoe.")
     return name
 
 

@@ -40,7 +40,7 @@ class BcLearner(CloneLearner):
         total_env_steps: int | None = None,
         scalers: Sequence[RunningMoments | None] = (),
     ) -> None:
-        """`clones` and `scalers` are of each policy."""
+        """`clones` and `scalers` have one entry per policy."""
         super().__init__(vector, plan, clones, seed, scalers)
         self._options, self._total = options, total_env_steps
         self._rows = sum(len(clone.data.learned) for clone in clones)

@@ -1,4 +1,4 @@
-"""Policies that are cloned: an engine each, the labelled steps it learns from, and those held out."""
+"""Policies being cloned, each with its engine, training steps and held-out steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHUNK = 4096  # rows that are decided on at once
 
 @dataclass(frozen=True, slots=True)
 class LabelledRows:
-    """Rows of experience whose weights stand in the place of advantages, with their trajectories."""
+    """Rows of experience with sample weights instead of advantages, and their trajectories."""
 
     rows: Rollout
     trajectory: Ints
@@ -158,7 +158,7 @@ class CloneLearner:
         seed: int,
         scalers: Sequence[RunningMoments | None] = (),
     ) -> None:
-        """`clones` and `scalers` are of each policy."""
+        """`clones` and `scalers` have one entry per policy."""
         self.vector, self.plan, self.clones = vector, plan, clones
         self.before = Counters()
         self.tally: EpisodeTally = RolloutSettings(1, seed).make_tally(plan, vector.shape)

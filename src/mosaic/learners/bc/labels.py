@@ -60,7 +60,7 @@ class LabelSource(Protocol):
 
 @dataclass(slots=True)
 class LabelledTrajectory:
-    """What one agent saw in an episode, the expert's actions, and what the agent was paid."""
+    """Observations and rewards of one agent in an episode, with the expert's actions."""
 
     agent: AgentID
     obs: list[Floats] = field(default_factory=list)

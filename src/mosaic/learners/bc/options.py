@@ -81,7 +81,7 @@ class DaggerOptions(NetworkOptions, _Cloning, _Expert):
 
     @property
     def asks_person(self) -> bool:
-        """Whether a person is the expert, whose recorded play is followed."""
+        """Return whether the expert is a person, whose recorded play is followed."""
         return self.expert is not None and split_reference(self.expert)[0] == "human"
 
     @model_validator(mode="after")

@@ -28,7 +28,7 @@ class Decides(Protocol):
 
 
 class BestPolicy:
-    """Weights with the highest mean return of those tested so far; of equals the newest."""
+    """Weights with the highest mean return tested so far; ties go to the newest."""
 
     def __init__(self, vector: VectorEnv, every_steps: int, episodes: int, seed: int) -> None:
         """Each test plays `episodes` new ones in the vector env, which is closed with this."""

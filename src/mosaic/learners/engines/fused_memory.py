@@ -34,7 +34,7 @@ from mosaic.models.recurrent import MemoryCell, MemoryScratch, build_cell, make_
 
 
 class ActingMemory(NamedTuple):
-    """What a policy with memory acts with: its arrays, in which states and random streams advance."""
+    """Arrays with which a recurrent policy acts; its states and random streams advance in place."""
 
     weights: NDArray[np.float32]
     model: Model

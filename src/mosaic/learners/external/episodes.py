@@ -26,7 +26,7 @@ from mosaic.telemetry.events.info_numbers import numbers_in
 
 
 class OpenDecision(NamedTuple):
-    """What an agent that must act sees."""
+    """Decision that an agent must make, with its observation."""
 
     policy: int
     obs: Row  # as wide as the widest agent's
@@ -98,7 +98,7 @@ class ExternalEpisode:
 
 
 class Taken(NamedTuple):
-    """What can be learned from, and the episodes that are over."""
+    """Experience that is ready to learn from, and the finished episodes."""
 
     fragments: list[Fragment]
     ended: list[ExternalEpisode]

@@ -1,4 +1,4 @@
-"""External programs as a learner reads them: it serves their calls until there is enough to learn from."""
+"""External programs as a learner reads them: it serves their calls until enough experience has been collected."""
 
 from __future__ import annotations
 

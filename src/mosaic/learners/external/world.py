@@ -41,7 +41,7 @@ class Listen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExternalWorld:
-    """What a learner needs to learn from external programs."""
+    """Connection of a learner to external programs."""
 
     vector: ExternalVector
     port: LearnerPort

@@ -73,7 +73,7 @@ def equip(
 def steps_on_device(
     config: RunConfig, options: PpoOptions, roles: AgentRoles, opponents: Opponents, own: Sequence[PpoOptions]
 ) -> bool:
-    """Return whether envs are stepped on the learner's device; raise InputError where that was asked for in vain."""
+    """Return whether envs step on the learner's device; raise InputError if it was requested but is not possible."""
     if options.env_device == "cpu":
         return False
     asked = options.env_device == "learner"

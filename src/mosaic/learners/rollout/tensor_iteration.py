@@ -70,7 +70,7 @@ class TensorIteration:
 
     @property
     def _shares_slots(self) -> bool:
-        """Whether several learners decide for one slot."""
+        """Return whether several learners decide for one slot."""
         return self.vector.shape.turn_based and len(self.plan.names) > 1
 
     def run(self) -> None:

@@ -25,7 +25,7 @@ View = Callable[[EnvSpec, Turn, AgentID], str]
 
 
 class ModelSettings(NamedTuple):
-    """What every request has in common, and what becomes of the answers."""
+    """Settings common to all requests, and for handling the replies."""
 
     request: JsonObject  # model, temperature, most tokens
     enforce: Enforcement | None  # None: the first that the endpoint accepts

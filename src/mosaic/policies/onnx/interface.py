@@ -33,7 +33,7 @@ Choose: TypeAlias = Callable[[NDArray[np.float32]], int]  # an action from logit
 
 
 class GraphFacts(BaseModel):
-    """What Mosaic writes about a policy into its file."""
+    """Metadata of a policy that Mosaic writes into its file."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -64,7 +64,7 @@ class Graph(Protocol):
 
 
 class InputCode(NamedTuple):
-    """How an observation fills one input."""
+    """Encoding of an observation for one input."""
 
     name: str
     width: int

@@ -35,7 +35,9 @@ ILLEGAL = -2  # instead of an edge's proof
 
 _ZERO, _ONE, _LOWEST = np.float32(0), np.float32(1), np.float32(-1e30)
 _UNTRIED = np.float32(0.1)  # an edge that was never tried is valued this much below its node
-_UNIFORM = np.float32(0.05)  # share of every prior that is the same for all edges: none is left out for ever
+_UNIFORM = np.float32(
+    0.05
+)  # share of every prior that is the same for all edges: so that no edge is excluded permanently
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]

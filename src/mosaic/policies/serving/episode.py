@@ -71,7 +71,7 @@ class EpisodeState(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What happened to agents since their last action."""
+    """Observations and rewards of agents since their last action."""
 
     rewards: Mapping[AgentID, float]
     infos: Infos = MappingProxyType({})

@@ -22,7 +22,7 @@ class _View(BaseModel):
 
 
 class ComparedFile(_View):
-    """One file of an export, and how near it comes to its policy."""
+    """One exported file, and how closely it matches its policy."""
 
     policy: str
     agents: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class ExportResult(_View):
 
 
 class ProgressRow(_View):
-    """Where an export is: which of its policies, and what is being done with it."""
+    """Progress of an export: the current policy and phase."""
 
     policy: str
     number: int

@@ -40,7 +40,7 @@ class TrialStanding:
 
 
 def best_of(standings: Iterable[TrialStanding], mode: Mode) -> TrialStanding | None:
-    """Return the trial with the best last score; of equals the first."""
+    """Return the trial with the best last score; ties go to the first."""
     sign = 1 if mode == "max" else -1
     rated = [each for each in standings if each.score is not None and each.state != "failed"]
     return max(rated, key=lambda each: (sign * (each.score or 0.0), -each.trial), default=None)

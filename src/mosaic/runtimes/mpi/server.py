@@ -37,7 +37,7 @@ class Learned(NamedTuple):
         return Learned(self.indices[kept], self.values[kept], self.counts[kept], self.known[kept])
 
 
-class News(NamedTuple):
+class TableChanges(NamedTuple):
     """Changes of the original since the last update sent to the same copy."""
 
     indices: NDArray[np.int64]
@@ -75,7 +75,7 @@ class Original:
     def absorb(self, learned: Learned) -> None:
         absorb(self._values, self._visits, learned)
 
-    def news(self, copy: int) -> News:
+    def changes(self, copy: int) -> TableChanges:
         """Return the changes since the last call for this copy."""
         changed = np.flatnonzero(self._visits != self._marked)
         self._now += 1
@@ -83,7 +83,7 @@ class Original:
         self._marked[changed] = self._visits[changed]
         indices = np.flatnonzero(self._changed_at > self._told_at[copy])
         self._told_at[copy] = self._now
-        return News(indices, self._values[indices], self._visits[indices])
+        return TableChanges(indices, self._values[indices], self._visits[indices])
 
 
 class Copy:
@@ -103,15 +103,15 @@ class Copy:
         self._on_the_way.append(learned)
         return learned
 
-    def hear(self, news: News, answers: bool) -> None:
+    def hear(self, changes: TableChanges, answers: bool) -> None:
         """Take over the original's changes, right after `tell`.
 
         `answers`: the original has absorbed one more of the updates sent.
         """
         if answers:
             self._on_the_way.popleft()
-        at = news.indices
-        self._values[at], self._visits[at] = news.values, news.visits
+        at = changes.indices
+        self._values[at], self._visits[at] = changes.values, changes.visits
         for learned in self._on_the_way:
             again = np.isin(learned.indices, at, assume_unique=True)
             absorb(self._values, self._visits, learned.where(again))
@@ -134,20 +134,20 @@ class Given(NamedTuple):
     """Message from rank 0: next grant and changes of the table."""
 
     grant: Grant
-    news: News
-    answers: bool  # the news include one more of the updates sent
+    changes: TableChanges
+    answers: bool  # the changes include one more of the updates sent
 
 
 class Heard(NamedTuple):
     """Message from rank 0: changes of the table, without a grant for now."""
 
-    news: News
+    changes: TableChanges
 
 
 class Over(NamedTuple):
     """Message from rank 0: the order is complete."""
 
-    news: News
+    changes: TableChanges
 
 
 class TableServer:
@@ -170,7 +170,7 @@ class TableServer:
                 self._enter(*self._mail.wait(), budget)
             self._attend(budget)
         for rank in self._others:
-            self._mail.send(rank, Over(self._original.news(rank)))
+            self._mail.send(rank, Over(self._original.changes(rank)))
         self._mail.finish()
 
     def _attend(self, budget: Budget) -> None:
@@ -183,7 +183,7 @@ class TableServer:
         self._original.absorb(told.learned)
         next_grant = budget.grant()
         if next_grant is None:
-            self._mail.send(rank, Heard(self._original.news(rank)))
+            self._mail.send(rank, Heard(self._original.changes(rank)))
         else:
             self._give(rank, next_grant, answers=True)
 
@@ -195,7 +195,7 @@ class TableServer:
 
     def _give(self, rank: int, grant: Grant, answers: bool) -> None:
         self._granted[rank].append(grant)
-        self._mail.send(rank, Given(grant, self._original.news(rank), answers))
+        self._mail.send(rank, Given(grant, self._original.changes(rank), answers))
 
 
 class Contributor:
@@ -217,12 +217,12 @@ class Contributor:
             message: Given | Heard | Over = letter[1]
             match message:
                 case Given():
-                    self._copy.hear(message.news, message.answers)
+                    self._copy.hear(message.changes, message.answers)
                     grants.append(message.grant)
                 case Heard():
-                    self._copy.hear(message.news, answers=True)
+                    self._copy.hear(message.changes, answers=True)
                 case Over():
-                    self._copy.hear(message.news, answers=False)
+                    self._copy.hear(message.changes, answers=False)
                     self._mail.finish()
                     return
                 case _:

@@ -33,7 +33,7 @@ class Budget:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left and no grant is outstanding."""
+        """Return whether nothing is left and no grant is outstanding."""
         return not self._granted and not self._left
 
     @property

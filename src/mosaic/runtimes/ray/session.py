@@ -104,7 +104,7 @@ def ray_session(
             try:
                 handle = stack.enter_context(_embedded(cpus, tell, prints))
             except RayStartError as again:
-                raise MosaicError(f"Ray did not start, and neither at a second try: {again} {_ADVICE}") from again
+                raise MosaicError(f"Ray did not start, even at a second attempt: {again} {_ADVICE}") from again
         yield handle
 
 

@@ -18,7 +18,7 @@ from mosaic.core.ids import AgentID, PolicyID
 from mosaic.server.play.episode import HUMAN
 from mosaic.server.play.participants import Viewer
 
-MOST_NEWS = 5
+MOST_CHANGES = 5
 
 
 class MatchKeys(BaseModel):
@@ -37,8 +37,8 @@ class Access:
     def __init__(self) -> None:
         self.owner_key = secrets.token_urlsafe(16)
         self.held: set[AgentID] = set()  # agents whose key was shown
-        self.news: list[str] = []  # what was done to agents, newest last
-        self.number = 0  # of all news so far
+        self.changes: list[str] = []  # what was done to agents, newest last
+        self.number = 0  # of changes so far
         self._keys: dict[AgentID, str] = {}
 
     def saved(self) -> MatchKeys:
@@ -66,7 +66,7 @@ class Access:
         raise InputError("This link's key belongs to another match: you watch, or play an agent that no person holds.")
 
     def hold(self, viewer: Viewer, agents: Iterable[AgentID]) -> None:
-        """Let a viewer hold those of the agents that no person holds: it comes back with their keys."""
+        """Assign to a viewer those of the agents that no person holds; the viewer can reclaim them with their keys."""
         for agent in agents:
             if agent not in self.held:
                 viewer.holds.add(agent)
@@ -95,15 +95,15 @@ class Access:
             viewer.holds = {follows.get(agent, agent) for agent in viewer.holds}
 
     def tell(self, viewer: Viewer, changes: Mapping[AgentID, tuple[PolicyID, PolicyID]]) -> None:
-        """Add to the news which policies the viewer has replaced, and by which."""
+        """Record which policies the viewer has replaced, and with which."""
         by = "the match's owner" if viewer.owner else "its player"
         for agent, (earlier, now) in changes.items():
             if now != earlier:
                 self.number += 1
-                self.news.append(
+                self.changes.append(
                     f"{agent} is now played by {_person(now)} instead of {_person(earlier)}: changed by {by}."
                 )
-        del self.news[:-MOST_NEWS]
+        del self.changes[:-MOST_CHANGES]
 
 
 def _person(policy: PolicyID) -> str:

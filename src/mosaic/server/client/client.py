@@ -49,7 +49,7 @@ _ENDED, _OWN_CODES = 1000, 4000  # close codes
 
 
 class RequestParts(TypedDict, total=False):
-    """What a request may have besides its method and path."""
+    """Optional parts of a request besides its method and path."""
 
     params: Query
     json: object

@@ -66,8 +66,8 @@ class KeptEpisodes:
         return self._home / "episodes"
 
 
-class EpisodeKeeper:
-    """Keeper of one match's episodes; only the match's own thread uses it.
+class EpisodeRecorder:
+    """Recorder of one match's episodes; used only by the match's own thread.
 
     The observations of the current episode are always kept, so that an episode can be saved when it was good.
     """

@@ -29,7 +29,7 @@ from mosaic.runners.record import episode_from_json, episode_to_json
 from mosaic.server.play.advice import Advisors
 from mosaic.server.play.clicks import choices
 from mosaic.server.play.episode import HUMAN, MatchEndedError, MatchPhase, PositionText
-from mosaic.server.play.keeping import EpisodeKeeper, KeptEpisodes
+from mosaic.server.play.keeping import EpisodeRecorder, KeptEpisodes
 from mosaic.server.play.keys import key_map
 from mosaic.server.play.messages import MatchRequest
 from mosaic.server.play.participants import HumanController, Viewer
@@ -74,7 +74,7 @@ class Match:
         if opening is not None:
             self.state.episode.seed, self.state.episode.opening = opening.seed, opening
         self._idle_s, self._on_end = idle_s, ended
-        self._keeper = EpisodeKeeper(match_id, self.state, kept)
+        self._recorder = EpisodeRecorder(match_id, self.state, kept)
         self._opened: Future[None] = Future()
         self._orders: deque[tuple[Callable[[LocalEnvRunner], Any], Future[Any]]] = deque()
         self._thread = threading.Thread(target=self._main, name=f"match-{match_id}", daemon=True)
@@ -136,7 +136,7 @@ class Match:
 
     def record_demo(self, name: str | None) -> Future[None]:
         """Add every episode to this demonstration from now on, the current one whole; None: no more."""
-        return self._order(lambda runner: self._keeper.record_demo(name, runner.record))
+        return self._order(lambda runner: self._recorder.record_demo(name, runner.record))
 
     def current_episode(self) -> Future[Episode]:
         """Return a copy of the current episode so far, or of the last one."""
@@ -202,7 +202,7 @@ class Match:
     def _close(self) -> None:
         state = self.state
         if self._opened.exception() is None:  # else a saved match that cannot be restored, for a reason that may pass
-            self._keeper.forget()
+            self._recorder.forget()
         with state.changed:
             state.episode.phase = MatchPhase.ENDED
             state.episode.error = state.episode.error or state.ending
@@ -247,7 +247,7 @@ class Match:
                     continue
                 asked = self._wait(runner)
                 if asked is _Next.END:
-                    self._keeper.save(runner.env, runner.record, last=True)
+                    self._recorder.save(runner.env, runner.record, last=True)
                 if asked is _Next.REWIND:
                     return asked
                 if asked is _Next.FLAG:
@@ -256,7 +256,7 @@ class Match:
                     break
                 if asked is not _Next.STEP:
                     runner.record.cut = True
-                    self._keeper.store(runner.record)
+                    self._recorder.store(runner.record)
                     return asked
                 with state.changed:
                     self._human.actions = state.players.take(turn)
@@ -266,7 +266,7 @@ class Match:
             state.episode.finish(runner.record, runner.env.spec.facts)
             state.viewers.tell()
         if opening is None or runner.record.env_steps > opening.env_steps:  # else it was stored before a restart
-            self._keeper.store(runner.record)
+            self._recorder.store(runner.record)
         return self._wait(runner)
 
     def _fail(self, runner: LocalEnvRunner, why: str) -> _Next:
@@ -281,9 +281,9 @@ class Match:
         state, episode, pace = self.state, self.state.episode, self.state.pace
         env, first = runner.env, runner.record.env_steps == 0
         agents = env.possible_agents or tuple(turn.rewards) if first else tuple(turn.observations)
-        self._keeper.note(env, turn, runner.record)
+        self._recorder.note(env, turn, runner.record)
         if not restoring:  # before viewers learn of the step: what they have seen is not lost
-            self._keeper.save(env, runner.record, last=turn.over)
+            self._recorder.save(env, runner.record, last=turn.over)
         born = {a: key_map(env, env.action_spaces[a]) for a in agents if first or a not in episode.key_maps}
         if state.thinking and not restoring and turn.observations and (not pace.real_time or state.viewers.is_due()):
             self._think(runner, turn)
@@ -310,7 +310,7 @@ class Match:
             self._opened.set_result(None)
 
     def _think(self, runner: LocalEnvRunner, turn: Turn) -> None:
-        advice = self._advisors.consider(runner, turn, self.state.assignments, self._keeper.seen_before)
+        advice = self._advisors.consider(runner, turn, self.state.assignments, self._recorder.seen_before)
         with self.state.changed:
             self.state.advice = advice or self.state.advice
             self.state.viewers.tell()
@@ -318,7 +318,7 @@ class Match:
     def _put(
         self, runner: LocalEnvRunner, policies: Mapping[AgentID, PolicyID], agents: Iterable[AgentID], viewer: Viewer
     ) -> None:
-        """Give agents to other policies if the viewer holds all of `agents` or owns the match; tell everyone."""
+        """Give agents to other policies if the viewer holds all of `agents` or owns the match; notify all viewers."""
         state = self.state
         with state.changed:
             state.access.check_holder(viewer, agents)

@@ -27,7 +27,7 @@ STATE_EVERY_S = 0.2  # of a real-time game; its pictures are updated more often
 
 @dataclass(slots=True, eq=False)
 class Viewer:
-    """One open screen."""
+    """Viewer of a match: one open browser or terminal."""
 
     notify: Callable[[], None]  # called on changes, from any thread
     claims: set[AgentID] = field(default_factory=set)  # the only agents it acts for; empty: all unclaimed ones
@@ -70,7 +70,7 @@ class MatchViewers:
         self.tell()
 
     def tell(self) -> None:
-        """Notify everyone of a change of the state."""
+        """Notify all viewers of a state change."""
         self.version += 1
         self._told_at_s = self._clock()
         self.changed.notify_all()
@@ -81,7 +81,7 @@ class MatchViewers:
             viewer.notify()
 
     def is_due(self) -> bool:
-        """Return whether a change that is not urgent should be told now."""
+        """Return whether viewers should be notified now of a change that is not urgent."""
         return self._clock() - self._told_at_s >= STATE_EVERY_S
 
     def stay_open(self) -> None:

@@ -34,7 +34,7 @@ SHOWN_BINDINGS = 80
 
 @dataclass(slots=True)
 class KeptSoFar:
-    """What a match keeps and has kept."""
+    """Recording settings of a match, and the episodes recorded so far."""
 
     recording: bool  # every episode, as a file
     files: list[str] = field(default_factory=list)
@@ -260,7 +260,7 @@ def _view(state: MatchState, viewer: Viewer | None) -> JsonObject:
     path = () if viewer is None or chooser is None else viewer.path
     choices = () if chooser is None else episode.choices.get(chooser, ())
     others = next_spots(choices, ()) if path else []
-    first, news = mine[0] if mine else None, state.access.news
+    first, changes = mine[0] if mine else None, state.access.changes
     sight = episode.sight_of(mine)
     table = episode.view.tables.get(sight)
     advised = state.advice is not None and (sight.everything or state.advice.agent == sight.agent)
@@ -281,7 +281,7 @@ def _view(state: MatchState, viewer: Viewer | None) -> JsonObject:
         "owner": viewer is not None and viewer.owner,
         "ready": pace.start.view(viewer, state.players.people()),
         "clocks": None if pace.clocks is None else pace.clocks.view(),
-        "news": [{"number": state.access.number - place, "text": text} for place, text in enumerate(reversed(news))],
+        "news": [{"number": state.access.number - place, "text": text} for place, text in enumerate(reversed(changes))],
         "recording": state.kept.recording,
         "kept": list[Json](state.kept.files),
         "demo": state.kept.demo,

@@ -125,7 +125,7 @@ async def converse(socket: WebSocket, service: PolicyService) -> None:
                 return
             await send(await _reply(message, service, client))
     except OSError:
-        return  # the client has gone while its reply was sent
+        return  # the client disconnected while its reply was being sent
     finally:
         service.drop_client(client, "its connection was closed")
 

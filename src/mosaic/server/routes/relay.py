@@ -85,7 +85,7 @@ def routes(context: ServerContext) -> APIRouter:
 
 
 async def _pump(socket: WebSocket, run: ClientConnection) -> None:
-    """Carry messages both ways until one side ends; episodes of a program that has gone end with the connection."""
+    """Carry messages both ways until one side ends; episodes of a disconnected program end with the connection."""
 
     async def up() -> None:
         with suppress(WebSocketDisconnect):

@@ -32,10 +32,10 @@ class _Record(BaseModel):
 
 
 class Preprocessing(_Record):
-    """What a policy is given: the env's own numbers, which weights and graph encode and scale alike."""
+    """Preprocessing of a policy's inputs: the env's raw numbers, encoded and scaled alike by weights and graph."""
 
     inputs: dict[str, Any] = Field({}, description="Space of each input of the ONNX file, by its name.")
-    masked: bool = Field(False, description="It is also given which actions are legal.")
+    masked: bool = Field(False, description="Whether an action mask is also an input.")
     memory: int = Field(0, description="Numbers of its memory that go in and out with each step; 0: none.")
     normalized: bool | None = Field(
         None, description="Observations are shifted and scaled by numbers in the weights; None: not known."
@@ -46,9 +46,11 @@ class Decoding(_Record):
     """One part of an action, in the order of the action space."""
 
     kind: Literal["choice", "numbers"]
-    sizes: tuple[int, ...] = Field((), description="Of choices: outputs of each, of which the largest legal one is it.")
-    start: int = Field(0, description="Of choices: number of the first.")
-    width: int = Field(0, description="Of numbers: how many; they are clipped to the bounds of the space.")
+    sizes: tuple[int, ...] = Field(
+        (), description="For choices: number of outputs of each; the largest legal output is the choice."
+    )
+    start: int = Field(0, description="For choices: number of the first.")
+    width: int = Field(0, description="For numbers: their count; they are clipped to the bounds of the space.")
 
 
 class GraphEntry(_Record):

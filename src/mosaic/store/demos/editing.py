@@ -62,7 +62,7 @@ def filter_by_return(
 
 
 def trim(store: Demonstrations, name: str, number: int | None, first: int, last: int | None) -> int:
-    """Keep env steps `first` … `last` - 1 of an episode, the last one if None; return how many agent steps it has."""
+    """Keep env steps `first` to `last` - 1 of an episode (default: the last one); return its number of agent steps."""
 
     def change(demo: Demonstration) -> Iterator[DemoEpisode]:
         chosen = demo.count() - 1 if number is None else number

@@ -31,7 +31,7 @@ class ForeignCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class ForeignSource:
-    """What to play or export of such a checkpoint."""
+    """Selection of a policy from such a checkpoint, to play or export."""
 
     path: Path
     policy: str | None = None  # None: each agent's own

@@ -16,7 +16,7 @@ mark, is seen by what the reader does after, the load of b. Marks only grow, so 
 byte of frame n: a = 2·n was stored after the writer's lower fence and loaded before the reader's upper one, so all of
 frame n was visible. This is the C11 argument (Boehm, "Can seqlocks get along with programming language memory models?",
 2012). It relies neither on x86, where loads and stores happen to stay in order, nor on the GIL, which other processes
-do not share. The copies are calls of memcpy between two calls of ours, all opaque to every compiler, so only the CPU
+do not share. The copies are calls of memcpy between two calls of our own, all opaque to every compiler, so only the CPU
 could reorder them, and that is what fences forbid.
 
 The fences are sequentially consistent, not just release and acquire: a large memcpy may use non-temporal stores, which

@@ -18,7 +18,7 @@ from stat import S_ISDIR
 from mosaic.core.proc import started_at
 from mosaic.core.system import pid_namespace
 
-_REQUESTED = "bell"
+_REQUESTED = "pictures_requested"
 
 
 def request_pictures(folder: Path) -> None:

@@ -123,7 +123,7 @@ def _create(path: Path, head: RingHeader, areas: bytes) -> FrameRing:
     new.unlink(missing_ok=True)
     file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        allocate(file, head.file_bytes)  # a full disk is an error here, instead of a SIGBUS amid a picture
+        allocate(file, head.file_bytes)  # a full disk is an error here, instead of a SIGBUS while a picture is written
         os.pwrite(file, head.pack(), 0)
         os.pwrite(file, areas, AREAS_AT)
         memory = mmap.mmap(file, head.file_bytes, flags=mmap.MAP_SHARED | POPULATE)

@@ -2,7 +2,8 @@
 
 A mirror reads the stored events, so it can neither slow a worker down nor contain more than they do. It starts with
 everything visible; when a resumed run goes back, and in every new session, it starts again: the content of a file is
-always `visible(events)`, and a tracking service, which takes nothing back, is sent what it does not have yet.
+always `visible(events)`, and a tracking service, from which nothing can be deleted, receives only events that it does
+not have yet.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sinks of tracking services, where a resumed run continues the same remote run.
 
-A service takes nothing back. The last event that it has is kept in the run's folder, and the next session sends what
-follows: after a resume, steps that are trained again appear a second time.
+Events cannot be deleted from a service. The last event sent is recorded in the run's folder, and the next session
+sends the events that follow: after a resume, steps that are trained again appear a second time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COUNTERS = tuple(axis for axis in AXES if axis not in ("seq", "timestamp"))
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """What a service is told about a run when it is opened."""
+    """Description of a run that is sent to a service when the sink opens."""
 
     run_id: str
     name: str

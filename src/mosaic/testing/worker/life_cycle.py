@@ -96,7 +96,7 @@ def _check_refused(rehearsal: Rehearsal, order: str, give: Callable[[], object])
     user.
     """
     promise = "what a worker does not declare is refused with a message"
-    advice = f"declare {order}, or tell Mosaic's authors: this is their mistake"
+    advice = f"declare {order}, or report this as a bug of Mosaic"
     try:
         give()
     except InputError as error:
@@ -311,5 +311,5 @@ def _check_reached(finished: Rehearsal, setting: str) -> None:
         "extension",
         f"a finished run was resumed with {setting}, which it has reached",
         "a limit that is reached is refused",
-        "tell Mosaic's authors: this is their mistake",
+        "report this as a bug of Mosaic",
     )

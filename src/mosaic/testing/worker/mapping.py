@@ -94,7 +94,7 @@ def _train_against(
         events = [event for event in rehearsal.events() if event["kind"] == "iteration"]
     paid = [reward for event in events for reward in _rewards(event, fixed)]
     if not paid:
-        found = "no event tells what the agent that learns was paid"
+        found = "no event reports the rewards of the learning agent"
         raise rehearsal.broken(capability, found, _PROMISE, "report episode_reward_mean")
     least, most = len(fixed) * _FROM_ONE, len(fixed) * _FROM_ONE + _OWN
     wrong = [reward for reward in paid if not least <= reward <= most]

@@ -28,7 +28,7 @@ _LINES_AROUND = 7  # of a terminal, that the rows of agents cannot have
 
 @dataclass(slots=True)
 class AgentTotals:
-    """What one agent has observed and earned so far."""
+    """Observations and return of one agent so far."""
 
     observation: Observation = None
     env_steps: int = 0  # in which it acted

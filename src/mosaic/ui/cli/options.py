@@ -30,7 +30,7 @@ AgentOption: TypeAlias = Annotated[
         "--agent",
         metavar="NAME=POLICY",
         help="Policy of an agent, or of a pattern such as 'red_*' or '*'; the first match wins. Every agent needs one. "
-        "Or one python:module:function(agent_id, episode).",
+        "Alternatively, one function for all agents: python:module:function(agent_id, episode).",
     ),
 ]
 LearningAgentOption: TypeAlias = Annotated[
@@ -39,7 +39,7 @@ LearningAgentOption: TypeAlias = Annotated[
         "--agent",
         metavar="NAME=POLICY",
         help="Policy of an agent or pattern; the first match wins. Agents without one learn. "
-        "Or one python:module:function(agent_id, episode).",
+        "Alternatively, one function for all agents: python:module:function(agent_id, episode).",
     ),
 ]
 SetOption: TypeAlias = Annotated[
@@ -65,7 +65,7 @@ DemoOption: TypeAlias = Annotated[
     typer.Option(
         "--demo",
         metavar="NAME",
-        help="Add what is played to this demonstration: a Minari dataset per agent, to learn from.",
+        help="Add the episodes to this demonstration (one Minari dataset per agent).",
     ),
 ]
 EnvRunnersOption: TypeAlias = Annotated[
@@ -82,12 +82,12 @@ EarlierWorkersOption: TypeAlias = Annotated[
 ]
 MaxStepsOption: TypeAlias = Annotated[
     int | None,
-    typer.Option("--max-steps", min=1, help="Cut an episode after this many env steps."),
+    typer.Option("--max-steps", min=1, help="Truncate episodes after this many environment steps."),
 ]
 TimeLimitOption: TypeAlias = Annotated[
     float | None,
     typer.Option(
-        "--time-limit", min=0.001, metavar="SECONDS", help="Longest time for one action of a policy.", show_default="60"
+        "--time-limit", min=0.001, metavar="SECONDS", help="Time limit for each action of a policy.", show_default="60"
     ),
 ]
 CheckpointEveryOption: TypeAlias = Annotated[
@@ -102,18 +102,21 @@ CheckpointEveryOption: TypeAlias = Annotated[
 ProjectOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--project", metavar="PROJECT", help="Project, by name or folder.", show_default="the one of this folder"
+        "--project", metavar="PROJECT", help="Project, by name or folder.", show_default="the current folder's project"
     ),
 ]
 NoProjectOption: TypeAlias = Annotated[
-    bool, typer.Option("--no-project", help="Ignore the project that this folder is in.")
+    bool, typer.Option("--no-project", help="Ignore the project of the current folder.")
 ]
 PresetOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--preset", metavar="NAME", help="Preset of the project.", show_default="the project's default"),
 ]
 TrustOption: TypeAlias = Annotated[
-    bool, typer.Option("--trust", help="Run code that an imported run, checkpoint or episode names or contains.")
+    bool,
+    typer.Option(
+        "--trust", help="Allow imported runs, checkpoints and episodes to run code that they name or contain."
+    ),
 ]
 VideoOption: TypeAlias = Annotated[
     Path | None, typer.Option("--video", metavar="FILE", help="Record a video: a .mp4 or .gif file.")

@@ -17,7 +17,7 @@ _SHOWN = 12  # settings of one source that are named
 
 @dataclass(frozen=True, slots=True)
 class SettingLayers:
-    """What a user set, layer by layer, from the highest to the lowest."""
+    """Settings made by the user, in layers from the highest priority to the lowest."""
 
     asked: Mapping[str, Any]  # options with a name of their own, as `with_typed` takes them
     overrides: list[str] = field(default_factory=list)  # of --set

@@ -37,7 +37,9 @@ def add_series_routes(app: FastAPI, context: ServerContext) -> None:
     @app.get("/statistics", response_class=JSONResponse, responses=REFUSALS, tags=["metrics"])
     def statistics(
         run: Annotated[list[str], Query(min_length=1, max_length=1000, description="Runs to compare.")],
-        by: Annotated[str, Query(max_length=200, description="What tells methods apart: algorithm, name, …")] = "",
+        by: Annotated[
+            str, Query(max_length=200, description="Setting that distinguishes methods: algorithm, name, …")
+        ] = "",
         normalize: Annotated[list[str], Query(max_length=100, description="ENV=LOW:HIGH")] = [],  # noqa: B006
         format: Literal["json", "csv", "png"] = "json",
     ) -> Response:

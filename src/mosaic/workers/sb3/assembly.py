@@ -79,7 +79,7 @@ def assemble(
             spec.observation_spaces[agent],
             seed=config.seed,
         )
-        if len(places.learners) > 1 and not places.seats:
+        if len(places.learners) > 1 and not places.rotating:
             leave_out_idle(models[policy], lambda: tally.source.acted)
     else:
         models = dict(before.models)

@@ -32,7 +32,7 @@ class TableMapping(NamedTuple):
 
     @property
     def uniform(self) -> bool:
-        """Whether one table learns for every agent, as the compiled loops require."""
+        """Return whether one table learns for every agent, as the compiled loops require."""
         return not self.played and len(set(self.tables.values())) == 1
 
     def agents_of_tables(self) -> dict[str, tuple[AgentID, ...]]:

@@ -251,7 +251,7 @@ def test_many_matches_at_once_are_all_listed(tab: Tab, server: WebServer) -> Non
 def test_a_game_in_real_time_may_wait_instead(tab: Tab, server: WebServer) -> None:
     page = tab.open("/play?env=gym/CartPole-v1")
     expect(page.get_by_label("Policy of agent_0", exact=True)).to_be_visible()
-    page.get_by_label("How time passes").click()
+    page.get_by_label("Pace", exact=True).click()
     page.get_by_role("option", name="it waits for me").click()
     page.get_by_role("button", name="Play", exact=True).click()
     page.wait_for_selector(PICTURE)

@@ -53,7 +53,7 @@ def test_methods_are_compared_over_seeds_and_envs(tab: Tab, phone: Tab, server: 
         page.get_by_label("Save the statistics as CSV").click()
     rows = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
     assert {row["statistic"] for row in rows} >= {"iqm", "profile", "probability_of_improvement"}
-    page.get_by_role("combobox", name="What tells methods apart").click()
+    page.get_by_role("combobox", name="Methods differ in").click()
     page.get_by_role("option", name="Methods by noise").click()
     expect(table.first).to_contain_text("noise 0.1")
     page.wait_for_function("location.search.includes('by=training.params.noise')")

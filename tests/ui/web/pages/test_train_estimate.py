@@ -139,7 +139,7 @@ def test_seed_tags_and_name_reach_the_run(tab: Tab, server: WebServer) -> None:
 def test_a_run_is_started_with_the_keyboard_alone(tab: Tab, server: WebServer) -> None:
     page = tab.open("/")
     page.keyboard.press("Control+k")
-    page.wait_for_function(f"{FOCUSED}.getAttribute('aria-label') === 'Type a page, a run or an environment'")
+    page.wait_for_function(f"{FOCUSED}.getAttribute('aria-label') === 'Search pages, runs and environments'")
     page.keyboard.type("train")
     page.keyboard.press("Enter")
     expect(page.locator(".t-agent")).to_have_count(2)

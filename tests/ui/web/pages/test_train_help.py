@@ -37,7 +37,7 @@ def test_options_are_basic_first_and_found_by_words(tab: Tab) -> None:
     page.get_by_role("button", name="advanced options").click()
     expect(page.get_by_label("Vf coef", exact=True)).to_be_visible()
     page.get_by_label("Search the options").fill("nothing of the kind")
-    expect(page.get_by_text("No option is called that.").filter(visible=True)).to_have_count(1)
+    expect(page.get_by_text("No option has that name.").filter(visible=True)).to_have_count(1)
     tab.check()
 
 

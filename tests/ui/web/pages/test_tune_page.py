@@ -11,7 +11,7 @@ from mosaic.runs.trainer import Trainer
 from mosaic.runs.tuning.results import SearchTrial, read_search
 from mosaic.store.store import Store
 from mosaic.ui.web.pages.tune import parallel_coordinates, trials_table
-from tests.runs.tuning.search_cases import written_search
+from tests.runs.tuning.tuning_cases import written_search
 from tests.ui.web.web_kit import Tab, WebServer, check_accessible, keep_picture, toy
 
 

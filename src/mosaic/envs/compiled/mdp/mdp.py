@@ -60,7 +60,7 @@ def probabilities(threshold: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def shorter(one: int, other: int) -> int:
-    """Return the tighter of two time limits, where 0 means none."""
+    """Return the shorter of two time limits; 0 means no limit."""
     return min(one, other) if one and other else one or other
 
 

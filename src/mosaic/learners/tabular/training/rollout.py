@@ -54,7 +54,7 @@ class ActionRecord:
 
     @property
     def complete(self) -> bool:
-        """Whether no action was left out: a record that grows too long is not replayed."""
+        """Return whether the record has every action: one that grows too long is not replayed."""
         return self.steps == len(self.columns)
 
     def writer(self) -> Callable[[int], None]:

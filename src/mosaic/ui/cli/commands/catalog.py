@@ -26,7 +26,7 @@ def envs(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """List environments: agents, incentives, spaces, what is compiled, tuned and installed."""
+    """List environments with their agents, incentives and spaces; mark those that are compiled, tuned or installed."""
     from mosaic.envs.catalog import entries, find_entries, inspect_env
     from mosaic.ui.cli.output import note, out, print_json, print_table, progress
     from mosaic.workers.presets import presets_of
@@ -67,7 +67,7 @@ def _family_of(env_id: EnvID) -> str:
 
 
 def _print_env(env: EnvDescription, presets: list[str]) -> None:
-    """Print all about one env, and what to type next."""
+    """Print the details of one env and the commands to use it."""
     from mosaic.ui.cli.output import note, print_table
 
     rows = [

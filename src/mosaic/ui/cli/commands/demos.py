@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BackendDemos: TypeAlias = "KeptDemos | RemoteDemos"
 app = typer.Typer(
-    help="Recorded play for imitation and offline learning: list, show, replay, edit, import and export it.",
+    help="Manage demonstrations: recorded play for imitation and offline learning.",
     invoke_without_command=True,
     rich_markup_mode=None,
 )
@@ -145,8 +145,12 @@ def trim(
 @app.command(name="filter")
 def filter_(
     name: NameArgument,
-    min_return: Annotated[float | None, typer.Option("--min-return", help="Keep episodes with at least this.")] = None,
-    max_return: Annotated[float | None, typer.Option("--max-return", help="Keep episodes with at most this.")] = None,
+    min_return: Annotated[
+        float | None, typer.Option("--min-return", help="Keep episodes with at least this return.")
+    ] = None,
+    max_return: Annotated[
+        float | None, typer.Option("--max-return", help="Keep episodes with at most this return.")
+    ] = None,
     agent: Annotated[
         str | None, typer.Option("--agent", help="Agent whose return counts.", show_default="the only one")
     ] = None,
@@ -214,7 +218,7 @@ def import_(
 ) -> None:
     """Add recorded episodes or a Minari dataset to a demonstration.
 
-    An episode file has no observations: its env is made, and the episode played again.
+    An episode file contains no observations: the environment is created and the episode replayed.
     """
     from mosaic.core.errors import InputError
     from mosaic.ui.cli.options import give_trust

@@ -190,14 +190,14 @@ def tournament(
     env: EnvArgument,
     policy: Annotated[list[str], typer.Argument(metavar="POLICY...", help="Two or more policies to rate.")],
     games: Annotated[
-        int, typer.Option("--games", min=1, help="Games of a pair as each agent: --games 10 plays 20.")
+        int, typer.Option("--games", min=1, help="Games per pair and side: --games 10 plays 20 games per pair.")
     ] = 10,
     seed: SeedOption = 0,
     num_env_runners: EnvRunnersOption = None,
     num_workers: EarlierWorkersOption = None,
     store: Annotated[
         Path | None,
-        typer.Option("--store", help="File to keep the finished games in."),
+        typer.Option("--store", help="File that stores finished games, so that the tournament can be resumed."),
     ] = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     trust: TrustOption = False,

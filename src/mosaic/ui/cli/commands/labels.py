@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 def rename(
     run: RunArgument,
-    name: Annotated[str, typer.Argument(help="The new name; '' removes it, and the run is called by its id.")],
+    name: Annotated[str, typer.Argument(help="New name; '' removes it, and the run is shown by its id.")],
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Give a run another name."""
+    """Rename a run."""
     from mosaic.store.labels import make_change
 
     labels = make_change(name=name)
@@ -29,11 +29,11 @@ def rename(
 
 def note(
     run: RunArgument,
-    text: Annotated[str | None, typer.Argument(help="The note; '' removes it. Without it, print the note.")] = None,
+    text: Annotated[str | None, typer.Argument(help="New note; '' removes it.", show_default="print the note")] = None,
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write down what is worth remembering about a run, or print it."""
+    """Set or print the note of a run."""
     from mosaic.store.labels import LabelChange, make_change
 
     labels = LabelChange() if text is None else make_change(note=text)
@@ -62,11 +62,11 @@ def tag(
 
 def hide(
     run: RunArgument,
-    undo: Annotated[bool, typer.Option("--undo", help="List it again.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="List the run again.")] = False,
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Leave a run out of lists; nothing of it is deleted, and `mosaic runs list --hidden` shows it."""
+    """Hide a run from lists without deleting it; `mosaic runs list --hidden` shows it."""
     from mosaic.store.labels import LabelChange
 
     _label(run, lambda _: LabelChange(hidden=not undo), server, json)

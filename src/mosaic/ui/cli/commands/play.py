@@ -40,7 +40,7 @@ def play(
 ) -> None:
     """Play one episode in the terminal.
 
-    The board is printed; the policy human asks you for a legal move.
+    Prints the board; the policy `human` prompts you for a legal move.
     """
     from contextlib import nullcontext
 

@@ -34,7 +34,7 @@ def _default(context: typer.Context) -> None:
 
 @app.command(name="list")
 def list_(server: ServerOption = None, json: JsonOption = False) -> None:
-    """List the known projects, the last used first; those that are missing or invalid too."""
+    """List all known projects, most recently used first, including missing and invalid ones."""
     from mosaic.ui.cli.output import note, print_json, print_table
 
     if server is None:
@@ -68,7 +68,7 @@ def create(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a mosaic.toml into a folder, and enter the project into the list."""
+    """Create a mosaic.toml in a folder and add the project to the list."""
     project = _registry().create(folder, name, env=env, game=game)
     _say(project, "is created", json, "Edit its presets there. Train it: mosaic train, in that folder")
 
@@ -77,7 +77,7 @@ def create(
 def open_(
     folder: Annotated[Path, typer.Argument(help="Folder with a mosaic.toml.")] = Path("."), json: JsonOption = False
 ) -> None:
-    """Enter an existing or moved project into the list, at its top. Nothing in it is run."""
+    """Add an existing or moved project to the top of the list. Runs no code of the project."""
     from mosaic.store.projects.project import find_project, read_project
 
     project = read_project(find_project(folder.expanduser()) or folder)
@@ -89,12 +89,14 @@ def open_(
 def show(
     project: Annotated[
         str | None,
-        typer.Argument(metavar="[PROJECT]", help="Name or folder of a project.", show_default="the one of this folder"),
+        typer.Argument(
+            metavar="[PROJECT]", help="Name or folder of a project.", show_default="the current folder's project"
+        ),
     ] = None,
     server: ServerOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show a project's settings and its newest runs. Nothing in it is run."""
+    """Show a project's settings and its newest runs. Runs no code of the project."""
     from mosaic.config.file_formats import write_toml
     from mosaic.ui.cli.output import out, print_json
 
@@ -188,7 +190,7 @@ def import_(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the report without writing anything.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Take over projects of the Godot RL controller. A report names every setting, taken over or not, and why."""
+    """Import projects of the Godot RL controller and report, for each setting, whether it was imported and why."""
     from mosaic.core.errors import InputError, MosaicError
     from mosaic.store.projects.controller_import import convert_controller_project, find_controller_projects
     from mosaic.ui.cli.output import complain, print_json

@@ -25,9 +25,11 @@ def serve(
     ] = False,
     max_runs: Annotated[
         int | None,
-        typer.Option("--max-runs", min=1, help="Most runs at the same time.", show_default="what fits this machine"),
+        typer.Option(
+            "--max-runs", min=1, help="Maximum number of concurrent runs.", show_default="what fits this machine"
+        ),
     ] = None,
-    retries: Annotated[int, typer.Option("--retries", min=0, help="Most new attempts for a run that failed.")] = 0,
+    retries: Annotated[int, typer.Option("--retries", min=0, help="Maximum number of restarts of a failed run.")] = 0,
     window: Annotated[
         bool, typer.Option("--window", help="Show the web app in its own window; closing it ends the server.")
     ] = False,
@@ -55,7 +57,7 @@ def serve(
         _serve_in_background(host, port, options, allow_public=allow_public, json=json)
         return
     if json:
-        raise InputError("--json prints what a server in the background is: add --detach.")
+        raise InputError("--json describes a background server: add --detach.")
     from mosaic.server.context import ServerSettings, machine_limits
     from mosaic.server.serve import Frontend, ListenAddress
     from mosaic.server.serve import serve as run
@@ -104,7 +106,9 @@ def policy_server(
         int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 picks a free one.")
     ] = 8643,
     allow_public: PublicOption = False,
-    max_episodes: Annotated[int, typer.Option("--max-episodes", min=1, help="Most episodes at the same time.")] = 4096,
+    max_episodes: Annotated[
+        int, typer.Option("--max-episodes", min=1, help="Maximum number of concurrent episodes.")
+    ] = 4096,
     idle: Annotated[
         float, typer.Option("--idle", min=1, metavar="SECONDS", help="Drop an episode after this long without a call.")
     ] = 600.0,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mosaic.store.bundles.bundle import Bundle
 
 PolicyOption: TypeAlias = Annotated[
-    list[str], typer.Option("--policy", metavar="NAME", help="One of its policies; repeatable. Default: all.")
+    list[str], typer.Option("--policy", metavar="NAME", help="Policy to include; may be repeated.", show_default="all")
 ]
 CheckpointOption: TypeAlias = Annotated[
     str, typer.Option("--checkpoint", help="latest, best, or a number of env steps.")
@@ -24,12 +24,12 @@ EpisodesOption: TypeAlias = Annotated[int, typer.Option("--episodes", min=2, hel
 OpponentOption: TypeAlias = Annotated[
     str, typer.Option("--opponent", metavar="POLICY", help="Opponent of the evaluation, in games with winners.")
 ]
-VideoOption: TypeAlias = Annotated[bool, typer.Option("--video/--no-video", help="Film a short replay.")]
+VideoOption: TypeAlias = Annotated[bool, typer.Option("--video/--no-video", help="Include a video of one episode.")]
 LicenseOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--license", metavar="NAME", help="License in the model card, such as mit.", show_default="none"),
 ]
-ForceOption: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace a bundle that is there.")]
+ForceOption: TypeAlias = Annotated[bool, typer.Option("--force", help="Replace an existing bundle.")]
 
 
 def bundle(
@@ -69,8 +69,8 @@ def bundle(
 
 def push(
     what: Annotated[str, typer.Argument(metavar="RUN", help="A run, or the folder of a bundle.")],
-    repo: Annotated[str, typer.Argument(metavar="REPO", help="Repository of the hub: OWNER/NAME.")],
-    private: Annotated[bool, typer.Option("--private", help="Create the repository for your eyes only.")] = False,
+    repo: Annotated[str, typer.Argument(metavar="REPO", help="Repository on the Hub: OWNER/NAME.")],
+    private: Annotated[bool, typer.Option("--private", help="Create a private repository.")] = False,
     policy: PolicyOption = [],  # noqa: B006 - Typer copies it
     checkpoint: CheckpointOption = "latest",
     license: LicenseOption = None,
@@ -78,9 +78,9 @@ def push(
     trust: TrustOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Upload a bundle to the Hugging Face hub; of a run it is made first.
+    """Upload a bundle to the Hugging Face Hub; for a run, create the bundle first.
 
-    The token comes from HF_TOKEN or from `hf auth login`. HF_ENDPOINT names another hub.
+    The token comes from HF_TOKEN or from `hf auth login`. HF_ENDPOINT names another Hub.
     """
     from dataclasses import asdict
     from tempfile import TemporaryDirectory
@@ -114,7 +114,7 @@ def push(
 
 
 def pull(
-    repo: Annotated[str, typer.Argument(metavar="REPO", help="Repository of the hub: OWNER/NAME.")],
+    repo: Annotated[str, typer.Argument(metavar="REPO", help="Repository on the Hub: OWNER/NAME.")],
     to: Annotated[
         Path | None,
         typer.Option("--out", metavar="FOLDER", help="A new folder.", show_default="the name of the repository"),
@@ -124,7 +124,7 @@ def pull(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Fetch a bundle from the Hugging Face hub and check every file; nothing in it is run.
+    """Fetch a bundle from the Hugging Face Hub and check every file; nothing in it is run.
 
     Only the files in its manifest are fetched.
     """

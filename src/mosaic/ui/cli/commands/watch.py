@@ -38,7 +38,9 @@ def watch(
     rate: Annotated[float, typer.Option("--rate", min=0.1, max=60, help="Pictures per second.")] = 10.0,
     source: Annotated[
         str | None,
-        typer.Option("--source", metavar="NAME", help="What to show of a run with several: env-runner-2, evaluation."),
+        typer.Option(
+            "--source", metavar="NAME", help="Source of pictures, if the run has several: env-runner-2, evaluation."
+        ),
     ] = None,
 ) -> None:
     """Watch a run's curve and pictures in the terminal; Ctrl-C leaves it running.

@@ -21,8 +21,8 @@ MOST_PICTURES_HZ = 12.0  # that a terminal is sent
 _MOST_REFUSALS = 20
 
 
-class MatchNews(NamedTuple):
-    """What has arrived since the last news; None and empty where nothing has."""
+class MatchUpdate(NamedTuple):
+    """Messages received since the last update; None or empty where there are none."""
 
     view: MatchView | None
     frame: Frame | None
@@ -31,7 +31,7 @@ class MatchNews(NamedTuple):
 
 
 class MatchConnection:
-    """Connection to one match. `notify` is called in another thread when there are news, once until they are taken."""
+    """Connection to one match. `notify` is called in another thread when there is an update, once until it is taken."""
 
     def __init__(self, link: MatchLink, notify: Callable[[], object]) -> None:
         self._link, self._notify = link, notify
@@ -45,13 +45,13 @@ class MatchConnection:
     def start(self) -> None:
         Thread(target=self._receive, name="mosaic-match", daemon=True).start()
 
-    def take(self) -> MatchNews:
+    def take(self) -> MatchUpdate:
         with self._lock:
-            news = MatchNews(self._view, self._frame, tuple(self._refusals), self._over)
+            update = MatchUpdate(self._view, self._frame, tuple(self._refusals), self._over)
             self._view = self._frame = None
             self._refusals.clear()
             self._told = False
-        return news
+        return update
 
     def send(self, kind: str, **parts: Json) -> None:
         self._link.send({"type": kind, **parts})

@@ -89,21 +89,21 @@ class GamePane(Vertical):
         match = self.match
         if match is None:
             return
-        news = match.take()
-        if news.view is not None:
-            self._show(news.view)
-        if news.frame is not None:
-            self._frame = news.frame
+        update = match.take()
+        if update.view is not None:
+            self._show(update.view)
+        if update.frame is not None:
+            self._frame = update.frame
             self._draw()
             wait_s = match.until_next_picture_s()
             if wait_s > 0:
                 self.set_timer(wait_s, lambda: match.send("seen"))
             else:
                 match.send("seen")
-        for text in news.refusals:
+        for text in update.refusals:
             self.post_message(self.Refused(text))
-        if news.over:
-            self.post_message(self.Over(news.over))
+        if update.over:
+            self.post_message(self.Over(update.over))
 
     def _show(self, view: MatchView) -> None:
         first = self.view is None

@@ -31,7 +31,7 @@ _PAGE = 10  # steps
 
 @dataclass(frozen=True, slots=True)
 class _Shot:
-    """What was read of a replay for one step."""
+    """Part of a replay that was read for one step."""
 
     step: int
     row: ReplayRow

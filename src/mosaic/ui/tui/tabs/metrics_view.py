@@ -31,7 +31,7 @@ _MOST_METRICS = 50  # of one request
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the user wants to see. `span`: part of the x-axis; None: all of it."""
+    """Selection of the user. `span`: part of the x-axis; None: all of it."""
 
     refs: tuple[str, ...] = ()
     x: Axis = "env_steps"

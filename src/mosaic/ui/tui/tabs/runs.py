@@ -39,7 +39,7 @@ _PADDING = 2  # of a column
 
 
 class _Facts(NamedTuple):
-    """What the pane below the table says about the selected run."""
+    """Contents of the pane below the table: facts about the selected run."""
 
     details: RunDetails
     stage: str

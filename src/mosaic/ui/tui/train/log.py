@@ -19,7 +19,7 @@ _MOST_PARTS = 16  # of one reading; what is left comes with the next
 
 
 class RunLog(NamedTuple):
-    """What is shown of a log: the newest lines, and how many there were since the first that was read."""
+    """Lines of a log that are shown, the newest, and the number of lines since the first that was read."""
 
     details: RunDetails
     lines: tuple[str, ...]

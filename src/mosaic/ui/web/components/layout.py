@@ -110,7 +110,7 @@ class PageLayout:
     def _make_palette(self) -> ui.dialog:
         with ui.dialog() as dialog, box("m-panel m-palette").props('role=dialog aria-label="Search"'), box("m-body"):
             self._field = text_input(
-                "Type a page, a run or an environment", lambda _: self._fill_palette(), glyph="search"
+                "Search pages, runs and environments", lambda _: self._fill_palette(), glyph="search"
             )
             self._field.props("autofocus").classes("fill")
             # The text is sent with the key: the last input event may not have arrived yet.
@@ -160,7 +160,7 @@ class PageLayout:
                 link = raw(label, "m-nav", "a").on("click", self._palette.close, [])
                 link.props["href"] = href
             if not found:
-                raw("Nothing is called that.", "m-note")
+                raw("No results.", "m-note")
 
     async def _open_first(self, event: events.GenericEventArguments) -> None:
         found = await self._entries(str(event.args or ""))

@@ -49,7 +49,7 @@ class SchemaForm:
         with self.element:
             self._places = {field.name: box() for field in fields}  # advanced fields are built when they are shown
             self._more = button("", self._show_all, kind="ghost small").classes("t-more")
-            self._none = raw("No option is called that.", "m-note")
+            self._none = raw("No option has that name.", "m-note")
         self.show()
 
     @property

@@ -57,7 +57,7 @@ class Family:
 
 
 def families(names: Iterable[str], *, self_play: bool = False) -> list[Family]:
-    """Return the charts, those that are looked at most first: in self-play the return tells nothing.
+    """Return the charts, the most viewed first; in self-play the return is not informative.
 
     An evaluation has one event for each opponent, so with several of them only curves by opponent are curves.
     """

@@ -16,7 +16,7 @@ _BEST = "best"
 
 
 class ExportDraft:
-    """What a form shows and changes; `request` returns the body for the API."""
+    """State of an export form; `request` returns the body for the API."""
 
     def __init__(self, run: str = "") -> None:
         self.run = run

@@ -50,7 +50,7 @@ _ICONS = (
     "flip",
 )
 _PACES = {
-    "auto": "as the game wants it",
+    "auto": "the environment's own pace",
     "turns": "it waits for me",
     "real_time": "it continues while I hold keys",
 }
@@ -155,8 +155,8 @@ class _Setup:
                         self._title = raw("", "strong")
                         self._rows = box("stack gap-1")
                         with box("p-rows"):
-                            raw("Time", "strong")
-                            select(_PACES, self._pace, label="How time passes", on_change=self._choose_pace)
+                            raw("Pace", "strong")
+                            select(_PACES, self._pace, label="Pace", on_change=self._choose_pace)
                             raw("Seed", "strong")
                             self._seed = text_input("a fresh one for each match")
                             self._seed.props["aria-label"] = "Seed"

@@ -41,7 +41,7 @@ class StatisticsPanel:
     """Panel that says how methods compare, or what the selection lacks for that."""
 
     def __init__(self, facts: Facts, by: str, on_by: Callable[[str], None]) -> None:
-        """Build it; `by` says what tells methods apart, "" for the first way that does, and `on_by` gets the choice."""
+        """Build the panel; `by` distinguishes the methods ("": the first setting that does), `on_by` gets it."""
         self._facts, self._by, self._on_by = facts, by, on_by
         self._study: StudyDocument | None = None
         self._runs: Sequence[RunSummary] = ()
@@ -50,7 +50,7 @@ class StatisticsPanel:
             self._said = raw("", "m-note").props("role=status")
             self._body = raw("")
             with end:
-                self._way = select(dict[str, str](), None, label="What tells methods apart", on_change=self._choose)
+                self._way = select(dict[str, str](), None, label="Methods differ in", on_change=self._choose)
                 self._way.style("width:190px")
                 self._files = box("row")
                 with self._files:

@@ -77,7 +77,7 @@ def check_algorithm(parts: ForeignFolder, source: ForeignSource) -> None:
 
 @dataclass(slots=True)
 class ForeignModule:
-    """RLModule of a checkpoint with what stands between it and the env."""
+    """RLModule of a checkpoint, with its connectors to the env."""
 
     module: Any  # RLModule, or MultiRLModule if RLlib's env had several agents
     single: Any  # the RLModule that plays

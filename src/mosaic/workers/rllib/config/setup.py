@@ -49,7 +49,7 @@ class RllibSetup:
 
     @property
     def single(self) -> bool:
-        """Whether one agent learns and nothing else has a network.
+        """Return whether one agent learns and nothing else has a network.
 
         RLlib's much faster single-agent runner then steps the env.
         """
@@ -57,7 +57,7 @@ class RllibSetup:
 
     @property
     def recurrent(self) -> bool:
-        """Whether a policy has a network with memory of Mosaic's making: a user's own module may have one too."""
+        """Return whether a policy has one of Mosaic's recurrent networks; a user's own module may be recurrent too."""
         return any(self.options_of(policy).use_lstm for policy in self.roles.plan.names)
 
     @property

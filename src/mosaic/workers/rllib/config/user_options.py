@@ -38,7 +38,7 @@ class UserCodeOptions(Section):
 
     @property
     def acts_with_code(self) -> bool:
-        """Whether a policy needs the user's code to act."""
+        """Return whether a policy needs the user's code to act."""
         return any((self.rl_module, self.env_to_module, self.module_to_env))
 
     @property

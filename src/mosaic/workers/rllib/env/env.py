@@ -26,7 +26,7 @@ EVERYBODY = "__all__"  # RLlib's key for the episode as a whole
 
 
 class _View:
-    """What both kinds of env share: their view."""
+    """Base of both kinds of env: their view."""
 
     view: EncodedView
 

@@ -40,7 +40,7 @@ _COMPILED_REMARKS = (b"has constructor arguments in the object store and max_res
 
 @contextmanager
 def compiled_remarks_dropped() -> Iterator[None]:
-    """Drop remarks of Ray's compiled part, which writes to the descriptor of stderr, past Python's logging.
+    """Filter messages that Ray's C++ core writes directly to stderr, bypassing Python's logging.
 
     A program that is started in the block keeps writing to the pipe, so the thread reads to the end of that.
     """

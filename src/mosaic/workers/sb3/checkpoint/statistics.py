@@ -55,7 +55,7 @@ class Moments(NamedTuple):
 
 
 class VecNormalizeStatistics(NamedTuple):
-    """What VecNormalize does to observations: (x - mean) / sqrt(var + epsilon), clipped to ±clip."""
+    """Normalization of observations by VecNormalize: (x - mean) / sqrt(var + epsilon), clipped to ±clip."""
 
     path: Path
     moments: Mapping[str | None, Moments]  # by key of a Dict; None: the whole observation; empty: rewards alone

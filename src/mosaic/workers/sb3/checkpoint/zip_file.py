@@ -42,7 +42,7 @@ def read_zip(path: Path) -> Sb3Zip:
             _check_members(path, archive)
             data, packed = _read(path, archive, DATA, _LARGEST_DATA), _read(path, archive, WEIGHTS, LARGEST)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
-        raise FormatError(f"'{path}' is not a whole zip of Stable-Baselines3: {error}.") from error
+        raise FormatError(f"'{path}' is not a complete zip of Stable-Baselines3: {error}.") from error
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -129,7 +129,7 @@ def _arrays(path: Path, state: Any) -> dict[str, Array]:
     tensors = state.items() if isinstance(state, Mapping) else ()
     if not tensors or not all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in tensors):
         raise FormatError(f"'{path}': {WEIGHTS} is not a list of named weights.")
-    # A tensor may repeat one number of its storage: what it says is its size, not what lies in the file.
+    # A tensor may repeat one number of its storage: its declared size counts, not its size in the file.
     if sum(tensor.numel() for _, tensor in tensors) * 4 > LARGEST:
         raise FormatError(f"'{path}': the weights in {WEIGHTS} take more than {LARGEST:,} bytes.")
     found: dict[str, Array] = {}

@@ -29,7 +29,7 @@ _OF_NETWORKS = ("activation", "use_sde", "use_expln", "squash_output", "clip_mea
 
 
 class ZipStart(NamedTuple):
-    """What a run takes of a zip, with the names that checkpoints of runs have for it."""
+    """Parts of a zip that a run starts from, under the names they have in checkpoints of runs."""
 
     numbers: Mapping[str, Any]
     arrays: Arrays

@@ -67,11 +67,11 @@ def model_of(config: RunConfig, options: Sb3Options, spec: EnvSpec) -> BaseAlgor
 
 
 def with_envs(config: RunConfig, spec: EnvSpec) -> RunConfig:
-    """Fill in the number of envs: one, one for each process, or one for each seat of a turn-based game."""
+    """Fill in the number of envs: one, one for each process, or one for each agent of a turn-based game."""
     if config.environment.num_envs is not None:
         return config
     places = places_of(read_roles(config, spec), spec)
-    count = max(config.resources.num_env_runners or 1, len(places.seats), 1)
+    count = max(config.resources.num_env_runners or 1, len(places.rotating), 1)
     return config.model_copy(update={"environment": config.environment.model_copy(update={"num_envs": count})})
 
 

@@ -15,7 +15,7 @@ from mosaic.runners.screen import Draw
 
 
 class GymVecEnv(DummyVecEnv):
-    """DummyVecEnv that also tells who acted, how many episodes ended, and how an env looks."""
+    """DummyVecEnv that also reports which agents acted and how many episodes ended, and renders envs."""
 
     def __init__(self, envs: Sequence[GymnasiumEnv]) -> None:
         self._owners = tuple(envs)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class ModelOthers:
     """Player of agents with SB3 models, and of further agents with the controllers of fixed policies.
 
-    `frozen` agents are played in every env. `seats` are the agents that learn in turn: env number i trains the seat
-    i % len(seats), and `learner` plays the other seats there. Models are set before the first step.
+    `frozen` agents are played in every env. `rotating` agents learn in rotation: env number i trains the agent
+    i % len(rotating), and models play the others there. Models are set before the first step.
     """
 
     def __init__(
@@ -46,17 +46,17 @@ class ModelOthers:
         spec: EnvSpec,
         fixed: ControllerOthers | None,
         frozen: Collection[AgentID] = (),
-        seats: tuple[AgentID, ...] = (),
+        rotating: tuple[AgentID, ...] = (),
     ) -> None:
-        self._fixed, self._seats = fixed, seats
+        self._fixed, self._rotating = fixed, rotating
         self.agents = (*(fixed.agents if fixed else ()), *frozen)
         self.models: dict[AgentID, BaseAlgorithm] = {}
-        self._decode = {agent: action_code(spec.action_spaces[agent]).action for agent in (*frozen, *seats)}
+        self._decode = {agent: action_code(spec.action_spaces[agent]).action for agent in (*frozen, *rotating)}
         self._memory: dict[tuple[int, AgentID], Any] = {}
 
     def plays(self, index: int) -> Collection[AgentID]:
-        seat = self._seats[index % len(self._seats)] if self._seats else None
-        return (*self.agents, *(agent for agent in self._seats if agent != seat))
+        learner = self._rotating[index % len(self._rotating)] if self._rotating else None
+        return (*self.agents, *(agent for agent in self._rotating if agent != learner))
 
     def begin(self, index: int, seed: int) -> None:
         if self._fixed is not None:
@@ -102,7 +102,7 @@ class Places(NamedTuple):
 
     learners: tuple[AgentID, ...]  # of the policy that trains
     frozen: tuple[AgentID, ...]  # of named policies that do not train
-    seats: tuple[AgentID, ...]  # of a turn-based game: `learners` again, if there are several
+    rotating: tuple[AgentID, ...]  # of a turn-based game: `learners` again, if there are several
 
 
 def places_of(roles: AgentRoles, spec: EnvSpec) -> Places:
@@ -143,7 +143,7 @@ def make_vec_env(config: RunConfig, spec: EnvSpec, roles: AgentRoles, *, compile
     if len(plain) == count and not roles.played:
         return MadeEnv(GymVecEnv(plain), None, said, masked=False)
     fixed = ControllerOthers(spec, roles.played, seed) if roles.played else None
-    models = ModelOthers(spec, fixed, places.frozen, places.seats) if places.frozen or places.seats else None
+    models = ModelOthers(spec, fixed, places.frozen, places.rotating) if places.frozen or places.rotating else None
     vector = PythonVector(envs, models or fixed)
     return MadeEnv(SlotVecEnv(vector, *spaces), models, said, vector.shape.masked)
 
@@ -165,13 +165,13 @@ def check_envs(config: RunConfig, roles: AgentRoles, spec: EnvSpec, *, compiled:
             f"--num-env-runners is {runners}, and there are {count} envs: each process steps at least one. "
             f"Type: --set environment.num_envs={runners}"
         )
-    if runners > 1 and (places.seats or places.frozen):
+    if runners > 1 and (places.rotating or places.frozen):
         raise InputError(
             f"Networks play other agents of {spec.env_id} too, which they can in their own process alone, and "
             f"--num-env-runners is {runners}. Leave it out, or use --worker native."
         )
-    if places.seats and count % len(places.seats):
+    if places.rotating and count % len(places.rotating):
         raise InputError(
-            f"{spec.env_id} is turn-based: each env trains one of its {len(places.seats)} agents, so that "
-            f"environment.num_envs must be a multiple of {len(places.seats)}, not {count}."
+            f"{spec.env_id} is turn-based: each env trains one of its {len(places.rotating)} agents, so that "
+            f"environment.num_envs must be a multiple of {len(places.rotating)}, not {count}."
         )

@@ -98,7 +98,7 @@ class CurvesPanel:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What a run has measured: charts, each with a curve per policy."""
+    """Measurements of a run: charts, each with a curve per policy."""
 
     run: str  # its label
     families: Sequence[Family]

@@ -222,7 +222,7 @@ def _actionable(details: RunDetails) -> ActionableRun:
 
 
 class NoteLine:
-    """What was noted about the run, and its tags."""
+    """Note and tags of the run."""
 
     def __init__(self) -> None:
         self._line = raw("", "r-note")

@@ -35,7 +35,7 @@ from mosaic.ui.web.data.alerts import (
 from mosaic.ui.web.data.facts import Facts
 from mosaic.ui.web.data.progress import time_spent
 
-_LOOK_AGAIN_S = 10.0  # silence is news too
+_LOOK_AGAIN_S = 10.0  # a missing report is also an alert
 _HEAR_AGAIN_S = 3.0  # no one can act on an alert sooner
 
 
@@ -106,7 +106,7 @@ class AboutPanel:
             self._list = raw(_list(details), "m-kv", "dl")
             whole = escape(json.dumps(details.config, indent=1, ensure_ascii=False))
             raw(f"<summary>Whole configuration</summary><pre>{whole}</pre>", "r-whole", "details")
-            raw("The same again from a terminal", "m-note")
+            raw("Same run from a terminal", "m-note")
             command(f"mosaic train --config {folder.config}")
             self._differing = box()
             with end:
@@ -198,7 +198,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class LogPanel:
-    """What the worker printed, after the phases of its start."""
+    """Output of the worker, after the phases of its start."""
 
     def __init__(self, facts: Facts, folder: RunFolder) -> None:
         self._facts, self._folder = facts, folder

@@ -29,7 +29,7 @@ _LOOK_S = 0.3
 
 
 class FormEvents(NamedTuple):
-    """What the page does after a change of the summary's fields, and after a check."""
+    """Callbacks of the page for changes of the summary's fields and for completed checks."""
 
     method: Callable[[], Awaitable[None]]
     change: Callable[[], None]
