@@ -1,4 +1,4 @@
-"""A bot for `process:`: it reads questions as lines of JSON and replies to each with one line. It needs nothing of Mosaic.
+"""A bot for `process:`: it reads questions as JSON lines and replies to each with one. It needs nothing of Mosaic.
 
 mosaic play classic/tictactoe_v3 --agent player_1=human --agent player_2="process:python process_bot.py"
 """

@@ -35,7 +35,7 @@ class ExportOptions(Section):
         LEAST_OBSERVATIONS,
         ge=LEAST_OBSERVATIONS,
         le=1_000_000,
-        description="Observations to compare on: half recorded in the env, half random.",
+        description="Number of observations to compare: half recorded in the env, half random.",
     )
 
     @model_validator(mode="after")
@@ -76,10 +76,10 @@ class ExportRequest(ExportOptions):
         description="Run to export: its id, a unique prefix, its name, or latest; or checkpoint:PATH."
     )
     environment: Reference | None = Field(
-        None, description="Env of a checkpoint:PATH that another program wrote; None: the checkpoint names it."
+        None, description="Env of a checkpoint:PATH that another program wrote; None: named by the checkpoint."
     )
     checkpoint: Reference | int = Field("latest", description="Checkpoint: latest, best, or a number of env steps.")
-    policies: tuple[Reference, ...] = Field((), max_length=1000, description="Policies to export; none: all of them.")
+    policies: tuple[Reference, ...] = Field((), max_length=1000, description="Policies to export; none: all.")
     out: Reference | None = Field(
         None, description="File or folder to write; None: the export's own folder, from which files are downloaded."
     )

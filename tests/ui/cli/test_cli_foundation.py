@@ -8,7 +8,9 @@ from typing import get_args
 
 import pytest
 
+from mosaic.config.export import ExportTarget
 from mosaic.config.sections import PolicyConfiguration, Runtime, TrainingConfig
+from mosaic.learners.probes import ALGORITHMS
 from mosaic.runs.tuning.plan import Mode, Scheduler
 from mosaic.ui.cli import options
 
@@ -287,6 +289,8 @@ def test_the_choices_of_options_are_those_of_their_settings():
     assert get_args(options.Runtime) == get_args(Runtime)
     assert get_args(options.Scheduler) == get_args(Scheduler)
     assert get_args(options.Mode) == get_args(Mode)
+    assert get_args(options.ExportTarget) == get_args(ExportTarget)
+    assert get_args(options.ProbedAlgorithm) == ALGORITHMS
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -49,3 +51,45 @@ def test_names_are_understood_in_any_case(mosaic):
     assert (stored["training"]["worker"], stored["training"]["algorithm"]) == ("tabular", "sarsa")
     assert (stored["resources"]["runtime"], stored["environment"]["api_type"]) == ("single", "aec")
     assert mosaic("schema", "Tabular", "SARSA").out == mosaic("schema", "tabular", "sarsa").out
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("train", "--worker", ""), ["native", "rllib", "sb3", "script", "tabular", "toy"]),
+        (("tune", "--worker", "t"), ["tabular", "toy"]),
+        (("train", "--worker", "sb3", "--algo", "q"), ["qrdqn"]),
+        (("train", "--algo", "q_"), ["q_learning", "q_lambda"]),
+        (("train", "--worker", "nothing", "--algo", "sar"), ["sarsa"]),
+        (("probe", "--algo", "d"), ["dqn"]),
+        (("export", "--target", "g"), ["godot"]),
+    ],
+)
+def test_the_shell_completes_workers_algorithms_and_choices(mosaic, monkeypatch, words, found):
+    monkeypatch.setenv("_MOSAIC_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", " ".join(("mosaic", *words)))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    answer = mosaic()
+    assert (answer.code, answer.out.split(), answer.err) == (0, found, "")
+
+
+def test_listing_algorithms_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom types import SimpleNamespace\nfrom mosaic.ui.cli.setting_help import complete_algorithm\n"
+        "assert list(complete_algorithm(SimpleNamespace(params={}), 'pp')) == ['ppo']\n"
+        "print([name for name in ('torch', 'ray', 'numba', 'stable_baselines3', 'pygame') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_the_help_of_export_shows_the_defaults_of_its_settings(mosaic):
+    words = " ".join(mosaic("export", "--help").out.split())
+    for text in (
+        "Policies to export; may be repeated. [default: (all)]",
+        "Version of ONNX's operators. [default: (17); x>=1]",
+        "Maximum allowed difference of outputs and actions. [default: (0.0001)]",
+        "Replace files that exist. --detach",
+    ):
+        assert text in words
+    assert "[default" not in " ".join(mosaic("runs", "resume", "--help").out.split()).partition("2h).")[2][:30]

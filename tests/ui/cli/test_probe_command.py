@@ -61,8 +61,8 @@ def test_json(mosaic, wrong):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--worker", "sb3"], "know that of native alone, not of 'sb3'"),
-        (["--algo", "pp0"], "Did you mean 'ppo'? Known: a2c, dqn, ppo, sac, td3."),
+        (["--worker", "sb3"], "'sb3' is not one of 'native'"),
+        (["--algo", "pp0"], "is not one of 'ppo', 'a2c', 'dqn', 'sac', 'td3'. Did you mean 'ppo'?"),
         (["--algo", "dqn", "--engine", "torch"], "dqn has one engine"),
         (["--engine", "jax"], "--engine"),
     ],

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from copy import copy
 from functools import cache
 from typing import Annotated
@@ -38,7 +39,7 @@ from mosaic.ui.cli.commands.train import train
 from mosaic.ui.cli.commands.tui import tui
 from mosaic.ui.cli.commands.tune import tune
 from mosaic.ui.cli.commands.watch import watch
-from mosaic.ui.cli.options import SettingsCommand
+from mosaic.ui.cli.setting_help import SettingsCommand
 
 app = typer.Typer(
     name="mosaic",
@@ -113,7 +114,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if sys.stderr.isatty() and not as_json:
         timer.on_first = _mention_compiling
     try:
-        with exits_refused("Code that this command loaded"):  # Typer itself returns exit codes
+        completing = "_MOSAIC_COMPLETE" in os.environ  # set by the shell's completion, which Typer ends with an exit
+        # Typer itself returns exit codes of commands
+        with nullcontext() if completing else exits_refused("Code that this command loaded"):
             code = _command(words[0])(args=words, standalone_mode=False, prog_name="mosaic")
     except MosaicError as error:
         if _reader_has_gone(error):

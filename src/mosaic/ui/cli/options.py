@@ -1,17 +1,16 @@
-"""Arguments and options that several commands share, each defined once, and help texts taken from the settings."""
+"""Arguments and options that several commands share, each defined once."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
-from typer.core import TyperCommand, TyperOption
+
+from mosaic.ui.cli.setting_help import complete_algorithm, complete_worker, setting
 
 if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-
     from mosaic.config.sections import EnvironmentConfig
 
 # Choices of the settings, repeated here because their modules import pydantic; a test compares them.
@@ -19,6 +18,8 @@ PolicyConfiguration: TypeAlias = Literal["parameter_sharing", "independent", "se
 Runtime: TypeAlias = Literal["single", "parallel", "ray", "mpi"]
 Scheduler: TypeAlias = Literal["asha", "pbt", "none"]
 Mode: TypeAlias = Literal["max", "min"]
+ExportTarget: TypeAlias = Literal["onnx", "godot", "torchscript"]
+ProbedAlgorithm: TypeAlias = Literal["ppo", "a2c", "dqn", "sac", "td3"]
 
 EnvArgument: TypeAlias = Annotated[
     str,
@@ -90,13 +91,39 @@ TimeLimitOption: TypeAlias = Annotated[
         "--time-limit", min=0.001, metavar="SECONDS", help="Time limit for each action of a policy.", show_default="60"
     ),
 ]
+_INTERVALS = "env steps (10000), iterations (20it) or time (30s, 5m, 2h)."
 CheckpointEveryOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--checkpoint-every",
         metavar="INTERVAL",
-        help="Interval between checkpoints: env steps (10000), iterations (20it) or time (30s, 5m, 2h).",
+        help=f"Interval between checkpoints: {_INTERVALS}",
         show_default="a minute",
+    ),
+]
+NewCheckpointEveryOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--checkpoint-every", metavar="INTERVAL", help=f"Change the interval between checkpoints: {_INTERVALS}"
+    ),
+]
+WorkerOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--worker",
+        help=setting("training.worker"),
+        show_default="chosen for the environment",
+        autocompletion=complete_worker,
+    ),
+]
+AlgorithmOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--algo",
+        "--algorithm",
+        help=setting("training.algorithm"),
+        show_default="the worker's first",
+        autocompletion=complete_algorithm,
     ),
 ]
 ProjectOption: TypeAlias = Annotated[
@@ -137,16 +164,6 @@ ServerOption: TypeAlias = Annotated[
         show_default="this machine",
     ),
 ]
-
-
-_MARK = "setting:"
-
-
-def setting(path: str) -> str:
-    """Return a help text that is replaced by the description of a setting, such as `training.episodes`."""
-    return f"{_MARK}{path}"
-
-
 PoliciesOption: TypeAlias = Annotated[
     PolicyConfiguration | None,
     typer.Option(
@@ -163,9 +180,9 @@ def environment(env: str, settings: list[str]) -> EnvironmentConfig:
     from mosaic.config.loading import parse_run_config
     from mosaic.core.errors import InputError
 
-    for setting in settings:
-        if not setting.startswith("environment."):
-            raise InputError(f"'{setting}' is not about the environment. Type: --set environment.options.KEY=VALUE")
+    for typed in settings:
+        if not typed.startswith("environment."):
+            raise InputError(f"'{typed}' is not about the environment. Type: --set environment.options.KEY=VALUE")
     return parse_run_config({"environment": {"env_id": env}}, settings).environment
 
 
@@ -229,42 +246,3 @@ def give_trust(trust: bool, server: str | None = None) -> None:
             )
 
         os.environ[VARIABLE] = "1"
-
-
-_DEFAULT = re.compile(r"[;.] (None|without any limit)\b.*", re.DOTALL)  # options name their default in brackets
-
-
-class SettingsCommand(TyperCommand):
-    """Command whose help is read from the settings when it is shown, so that `mosaic --help` need not import them."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        self._describe()
-        super().format_help(ctx, formatter)
-
-    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        self._describe()
-        return super().shell_complete(ctx, incomplete)
-
-    def _describe(self) -> None:
-        for option in self.params:
-            if isinstance(option, TyperOption) and (option.help or "").startswith(_MARK):
-                field = _field((option.help or "").removeprefix(_MARK))
-                words = _DEFAULT.sub("", field.description or "")
-                option.help = words if words.endswith((".", "…")) else f"{words}."
-                if option.show_default is True and field.default not in (None, ""):
-                    option.show_default = str(field.default)
-
-
-def _field(path: str) -> FieldInfo:
-    from pydantic import BaseModel
-
-    from mosaic.config.run import RunConfig
-    from mosaic.runs.tuning.plan import TuneSettings
-
-    section, _, name = path.rpartition(".")
-    if section == "tune":
-        return TuneSettings.model_fields[name]
-    model = RunConfig.model_fields[section].annotation if section else RunConfig
-    assert isinstance(model, type)
-    assert issubclass(model, BaseModel)
-    return model.model_fields[name]

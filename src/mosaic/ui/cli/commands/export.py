@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption, NoProjectOption, PresetOption, ProjectOption, TrustOption
-
-
-class TargetName(StrEnum):
-    onnx = "onnx"
-    godot = "godot"
-    torchscript = "torchscript"
+from mosaic.ui.cli.options import ExportTarget, JsonOption, NoProjectOption, PresetOption, ProjectOption, TrustOption
+from mosaic.ui.cli.setting_help import setting
 
 
 def export(
@@ -22,7 +16,7 @@ def export(
         str | None,
         typer.Argument(
             metavar="[RUN]",
-            help="The run: its id, a unique prefix, its name, or latest; or checkpoint:PATH.",
+            help="Run id, a unique prefix of one, a run name, or latest; or checkpoint:PATH.",
             show_default="in a project its newest",
         ),
     ] = None,
@@ -35,38 +29,26 @@ def export(
             show_default="in a project its preset's",
         ),
     ] = None,
-    policy: Annotated[
-        list[str], typer.Option("--policy", metavar="NAME", help="One of its policies; repeatable. Default: all.")
-    ] = [],  # noqa: B006 - Typer copies it
+    policy: Annotated[list[str], typer.Option("--policy", metavar="NAME", help=setting("request.policies"))] = [],  # noqa: B006 - Typer copies it
     checkpoint: Annotated[
         str | None,
-        typer.Option("--checkpoint", help="latest, best, or a number of env steps.", show_default="latest"),
+        typer.Option("--checkpoint", help=setting("request.checkpoint")),
     ] = None,
     target: Annotated[
-        TargetName | None,
-        typer.Option(
-            "--target",
-            help="onnx; godot: ONNX as Godot RL Agents' plug-in runs it; torchscript: for torch.jit.load.",
-            show_default="onnx",
-        ),
+        ExportTarget | None,
+        typer.Option("--target", case_sensitive=False, help=setting("request.target")),
     ] = None,
-    opset: Annotated[int | None, typer.Option("--opset", help="Version of ONNX's operators. Default: 17.")] = None,
-    ir_version: Annotated[
-        int | None, typer.Option("--ir-version", help="Version of ONNX's file format. Default: 8, or what opset needs.")
-    ] = None,
-    tolerance: Annotated[
-        float | None, typer.Option("--tolerance", help="Largest difference of outputs and actions. Default: 1e-4.")
-    ] = None,
+    opset: Annotated[int | None, typer.Option("--opset", min=1, help=setting("request.opset"))] = None,
+    ir_version: Annotated[int | None, typer.Option("--ir-version", min=1, help=setting("request.ir_version"))] = None,
+    tolerance: Annotated[float | None, typer.Option("--tolerance", help=setting("request.tolerance"))] = None,
     observations: Annotated[
-        int | None, typer.Option("--observations", min=1000, help="How many to compare on. Default: 1000.")
+        int | None, typer.Option("--observations", min=1000, help=setting("request.observations"))
     ] = None,
-    env: Annotated[
-        str | None, typer.Option("--env", metavar="ENV", help="Env of a checkpoint:PATH that another program wrote.")
-    ] = None,
+    env: Annotated[str | None, typer.Option("--env", metavar="ENV", help=setting("request.environment"))] = None,
     algo: Annotated[
-        str | None, typer.Option("--algo", help="Algorithm of a checkpoint:PATH. Default: found in the file.")
+        str | None, typer.Option("--algo", help="Algorithm of a checkpoint:PATH.", show_default="read from the file")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=setting("request.overwrite"))] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Export in the background and return.")] = False,
     project: ProjectOption = None,
     preset: PresetOption = None,
@@ -76,8 +58,8 @@ def export(
 ) -> None:
     """Write trained policies as ONNX or TorchScript files, each compared with its policy.
 
-    In a project everything that is left out comes from its export preset, and RUN is its newest run. Ctrl-C cancels
-    the export and leaves no file.
+    In a project, omitted options come from its export preset, and RUN defaults to its newest run. Ctrl-C cancels the
+    export and leaves no file.
     """
     from mosaic.config.export import parse_export
     from mosaic.core.errors import InputError
@@ -89,9 +71,9 @@ def export(
     from mosaic.ui.cli.setting_layers import ProjectOptions
 
     give_trust(trust)
-    if target == TargetName.torchscript and (opset is not None or ir_version is not None):
+    if target == "torchscript" and (opset is not None or ir_version is not None):
         raise InputError("--opset and --ir-version belong to ONNX: leave them out with --target torchscript.")
-    typed = TypedExport(run, to, tuple(policy), checkpoint, target.value if target else None, opset, ir_version)
+    typed = TypedExport(run, to, tuple(policy), checkpoint, target, opset, ir_version)
     asked = with_export_preset(typed, ProjectOptions(project, preset, no_project))
     assert asked.run is not None
     assert asked.out is not None

@@ -6,16 +6,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from mosaic.ui.cli.options import JsonOption, SeedOption
+from mosaic.ui.cli.options import JsonOption, ProbedAlgorithm, SeedOption
 
 
 def probe(
     worker: Annotated[
-        str, typer.Option("--worker", help="Worker whose learner is tested; only native is supported.")
+        Literal["native"],
+        typer.Option(
+            "--worker",
+            case_sensitive=False,
+            help="Worker whose learner is tested. Only native is supported: probes look into the network.",
+        ),
     ] = "native",
-    algo: Annotated[
-        str, typer.Option("--algo", help="Algorithm: ppo, a2c, dqn, sac or td3; others are refused.")
-    ] = "ppo",
+    algo: Annotated[ProbedAlgorithm, typer.Option("--algo", case_sensitive=False, help="Algorithm to test.")] = "ppo",
     engine: Annotated[
         Literal["auto", "fused", "torch"], typer.Option("--engine", help="Engine of ppo and a2c; torch takes longer.")
     ] = "auto",
@@ -26,14 +29,9 @@ def probe(
 
     Trains on tiny envs with known results; each wrong result says what is broken. Exits with 1 if any is wrong.
     """
-    from mosaic.core.errors import InputError
     from mosaic.learners.probes import failed, probes_of, run_probes
     from mosaic.ui.cli.output import out, print_json, print_table, progress
 
-    if worker != "native":
-        raise InputError(
-            f"Probes look into the network of a learner, and know that of native alone, not of '{worker}'."
-        )
     outcomes = []
     with progress(f"Probing {algo}", len(probes_of(algo)), shown=not json) as tick:
         for outcome in run_probes(algo, engine=engine, seed=seed):

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mosaic.ui.cli.options import (
-    CheckpointEveryOption,
     EarlierWorkersOption,
     JsonOption,
+    NewCheckpointEveryOption,
     RunArgument,
     ServerOption,
     SetOption,
     TrustOption,
-    setting,
 )
+from mosaic.ui.cli.setting_help import setting
 
 if TYPE_CHECKING:
     from mosaic.ui.cli.backend import BackendRun
@@ -58,7 +58,7 @@ def pause(run: RunArgument, server: ServerOption = None, json: JsonOption = Fals
 def resume(
     run: RunArgument,
     num_env_runners: Annotated[
-        int | None, typer.Option("--num-env-runners", min=0, help=setting("resources.num_env_runners"))
+        int | None, typer.Option("--num-env-runners", min=1, help=setting("resources.num_env_runners"))
     ] = None,
     num_workers: EarlierWorkersOption = None,
     ray_address: Annotated[
@@ -72,7 +72,7 @@ def resume(
         int | None,
         typer.Option("--episodes", min=1, help="Stop after this many episodes in all; extends a finished run."),
     ] = None,
-    checkpoint_every: CheckpointEveryOption = None,
+    checkpoint_every: NewCheckpointEveryOption = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it
     trust: TrustOption = False,
     server: ServerOption = None,

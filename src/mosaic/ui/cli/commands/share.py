@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from mosaic.ui.cli.options import JsonOption, RunArgument, SeedOption, TrustOption
+from mosaic.ui.cli.setting_help import setting
 
 if TYPE_CHECKING:
     from mosaic.exports.bundles.trial import BundleSettings
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
 PolicyOption: TypeAlias = Annotated[
     list[str], typer.Option("--policy", metavar="NAME", help="Policy to include; may be repeated.", show_default="all")
 ]
-CheckpointOption: TypeAlias = Annotated[
-    str, typer.Option("--checkpoint", help="latest, best, or a number of env steps.")
-]
+CheckpointOption: TypeAlias = Annotated[str, typer.Option("--checkpoint", help=setting("request.checkpoint"))]
 EpisodesOption: TypeAlias = Annotated[int, typer.Option("--episodes", min=2, help="Episodes of the evaluation.")]
 OpponentOption: TypeAlias = Annotated[
     str, typer.Option("--opponent", metavar="POLICY", help="Opponent of the evaluation, in games with winners.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mosaic.ui.cli.options import (
+    AlgorithmOption,
     CheckpointEveryOption,
     EarlierWorkersOption,
     JsonOption,
@@ -21,8 +22,9 @@ from mosaic.ui.cli.options import (
     ServerOption,
     SetOption,
     TrustOption,
-    setting,
+    WorkerOption,
 )
+from mosaic.ui.cli.setting_help import setting
 
 if TYPE_CHECKING:
     from mosaic.store.views import RunDetails
@@ -35,12 +37,8 @@ def train(
     env: Annotated[
         str | None, typer.Argument(metavar="[ENV]", help="Environment; --config or a project may name it.")
     ] = None,
-    worker: Annotated[
-        str | None, typer.Option("--worker", help=setting("training.worker"), show_default="chosen for the environment")
-    ] = None,
-    algo: Annotated[
-        str | None, typer.Option("--algo", help=setting("training.algorithm"), show_default="the worker's first")
-    ] = None,
+    worker: WorkerOption = None,
+    algo: AlgorithmOption = None,
     steps: Annotated[
         int | None,
         typer.Option(
@@ -83,7 +81,7 @@ def train(
     num_env_runners: Annotated[
         int | None,
         typer.Option(
-            "--num-env-runners", min=0, help=setting("resources.num_env_runners"), show_default="2, or as many as fit"
+            "--num-env-runners", min=1, help=setting("resources.num_env_runners"), show_default="2, or as many as fit"
         ),
     ] = None,
     num_workers: EarlierWorkersOption = None,

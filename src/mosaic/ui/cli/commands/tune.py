@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mosaic.ui.cli.options import (
+    AlgorithmOption,
     EarlierWorkersOption,
     JsonOption,
     LearningAgentOption,
@@ -19,8 +20,9 @@ from mosaic.ui.cli.options import (
     Scheduler,
     SetOption,
     TrustOption,
-    setting,
+    WorkerOption,
 )
+from mosaic.ui.cli.setting_help import setting
 
 if TYPE_CHECKING:
     from mosaic.runs.tuning.folder import SearchFolder
@@ -39,13 +41,8 @@ def tune(
             "a project may name the environment.",
         ),
     ] = None,
-    worker: Annotated[
-        str | None, typer.Option("--worker", help=setting("training.worker"), show_default="chosen for the environment")
-    ] = None,
-    algo: Annotated[
-        str | None,
-        typer.Option("--algo", "--algorithm", help=setting("training.algorithm"), show_default="the worker's first"),
-    ] = None,
+    worker: WorkerOption = None,
+    algo: AlgorithmOption = None,
     policies: PoliciesOption = None,
     agent: LearningAgentOption = [],  # noqa: B006 - Typer copies it
     search: Annotated[
@@ -86,7 +83,7 @@ def tune(
     num_env_runners: Annotated[
         int | None,
         typer.Option(
-            "--num-env-runners", min=0, help="Env runners of each trial.", show_default="2, or as many as fit"
+            "--num-env-runners", min=1, help="Env runners of each trial.", show_default="2, or as many as fit"
         ),
     ] = None,
     num_workers: EarlierWorkersOption = None,
