@@ -10,7 +10,7 @@ import pytest
 
 from mosaic.config.run import RunConfig
 from mosaic.envs.catalog import make_env
-from mosaic.envs.compiled.board_games.kuhn_poker import BET, NASH_VALUE, exploitability, game_value, strategy_of
+from mosaic.envs.compiled.board_games.kuhn_poker import BET, NASH_VALUE, exploitability, game_value
 from mosaic.envs.vector.encoding import action_code, row_code
 from mosaic.learners.engines.fused_memory import FusedMemoryEngine
 from mosaic.learners.ppo.build import assemble
@@ -18,6 +18,7 @@ from mosaic.models.architecture import Architecture
 from mosaic.policies.torch_network import EnginePolicyController
 from mosaic.workers.native.worker import NativePpoOptions
 from mosaic.workers.resolution import resolve
+from tests.envs.compiled.kuhn_strategies import strategy_of
 from tests.learners.small_runs import learner
 
 BATCH = {"n_steps": 64, "n_epochs": 4, "learning_rate": 4e-3, "learning_rate_schedule": "linear", "gamma": 0.5}

@@ -28,7 +28,7 @@ from mosaic.runs.train import RunFailedError
 from mosaic.runs.trainer import Trainer
 from mosaic.store.lock import RunLock, held
 from mosaic.store.run_folder import RunFolder
-from mosaic.store.run_manifest import read_run_manifest
+from mosaic.store.run_manifest import RunManifest
 from mosaic.store.state import State
 from tests.in_process import attempt_here
 from tests.leftovers import stop_runs_below
@@ -44,8 +44,7 @@ def test_a_run_finishes_and_leaves_everything_in_its_folder(trainer: Trainer) ->
     (attempt,) = run.record().attempts
     assert (attempt.number, attempt.exit, attempt.reason) == (1, 0, "")
     assert attempt.ended is not None
-    manifest = read_run_manifest(run.folder)
-    assert manifest is not None
+    manifest = RunManifest.model_validate_json(run.folder.manifest.read_bytes())
     assert (manifest.state, manifest.final_metrics["env_steps"]) == (State.FINISHED, 2000)
     assert {"config.json", "metrics.jsonl", "worker.log"} <= {artefact.path for artefact in manifest.artefacts}
     assert not run.folder.control.exists()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnProcess
 
@@ -50,6 +51,16 @@ def _sigint_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process group that a process leads, wait for the process, and close its pipes."""
+    with suppress(ProcessLookupError, PermissionError):  # raised by some systems for a group whose members are all dead
+        os.killpg(process.pid, signal.SIGKILL)  # not yet waited for, so the pid is still valid
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

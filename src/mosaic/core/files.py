@@ -10,18 +10,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def replace_file(path: Path, write: Callable[[Path], object], temporary: Path | None = None) -> None:
-    """Let `write` create a temporary file in the same folder, then rename it to `path`; remove it on failure.
+@contextmanager
+def new_file(path: Path, temporary: Path | None = None) -> Iterator[Path]:
+    """Yield the path of a temporary file in the same folder, to be created in the block.
 
-    Its name is random unless given.
+    It is renamed to `path` if everything in the block succeeded, and removed if not. Its name is random unless given.
     """
     temporary = temporary or temporary_path(path)
     try:
-        write(temporary)
+        yield temporary
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def replace_file(path: Path, write: Callable[[Path], object], temporary: Path | None = None) -> None:
+    """Replace a file by one that `write` creates at the temporary path, or leave it unchanged on failure."""
+    with new_file(path, temporary) as new:
+        write(new)
 
 
 def write_atomic(path: Path, content: bytes | str, mode: int = 0o644) -> None:
@@ -65,6 +72,23 @@ def file_stamp(path: Path | str) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     return f"{status.st_mtime_ns}.{status.st_ino}.{status.st_size}"
+
+
+def replace_folder(new: Path, target: Path, backup: Path) -> None:
+    """Rename the folder `new` to `target`; a folder that was there is renamed to `backup`, for the caller to remove.
+
+    If the second renaming fails, the first is undone. After a crash between them only the backup is left.
+    """
+    existed = target.exists()
+    if existed:
+        os.rename(target, backup)
+    try:
+        os.rename(new, target)
+    except BaseException:
+        if existed:
+            os.rename(backup, target)
+        raise
+    sync_folder(target.parent)
 
 
 @contextmanager

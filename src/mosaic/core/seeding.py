@@ -5,6 +5,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 
+# splitmix64: 64 random bits of a state; compiled and Python code share these numbers
+GOLDEN = 0x9E3779B97F4A7C15
+MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+TO_UNIT = 2.0**-53  # the upper 53 bits as a number in [0, 1)
 SEED_LIMIT = 2**31  # OpenSpiel does not take larger seeds
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import selectors
-import signal
 import subprocess
 import weakref
 from collections import deque
@@ -15,6 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import IO
 
+from mosaic.core.child_process import kill_group
 from mosaic.core.errors import InputError
 from mosaic.policies.controller import PolicyError, PolicyTimeoutError
 
@@ -172,14 +172,8 @@ def _start(command: Sequence[str | Path], folder: Path | None, errors_apart: boo
 
 
 def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    if os.getpid() != owner:
-        return  # in a forked child, which does not own the process
-    with suppress(ProcessLookupError, PermissionError):  # raised by some systems for a group whose members are all dead
-        os.killpg(process.pid, signal.SIGKILL)  # not yet waited for, so the pid is still valid
-    process.wait()
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()
+    if os.getpid() == owner:  # a forked child does not own the process
+        kill_group(process)
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

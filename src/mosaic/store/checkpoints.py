@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, overload
 
 from mosaic.core.errors import InputError
-from mosaic.core.files import sync_file, sync_folder
+from mosaic.core.files import replace_folder, sync_file, sync_folder
 from mosaic.store.atomic import write_atomic
 from mosaic.store.checkpoint_folder import claim_folder, require_folder
 from mosaic.store.checkpoint_record import (
@@ -229,10 +229,7 @@ def _complete(folder: RunFolder, temporary: Path, contents: CheckpointContents) 
 
 def _publish(temporary: Path, path: Path) -> Path:
     old = path.with_name(f".old-{path.name}")
-    if path.exists():
-        path.rename(old)
-    temporary.rename(path)
-    sync_folder(path.parent)
+    replace_folder(temporary, path, old)
     if old.exists():
         _remove(old)
     return path

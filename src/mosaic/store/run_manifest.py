@@ -9,13 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from mosaic.core.reference import explain
 from mosaic.store.atomic import write_atomic
 from mosaic.store.checkpoint_folder import is_followed
 from mosaic.store.checkpoint_record import file_entry
-from mosaic.store.errors import DamagedError
 from mosaic.store.index.summary import last_metrics
 from mosaic.store.origin import MachineRecord, Origin, all_versions, machine_here, read_origin
 from mosaic.store.run_folder import STATE, RunFolder
@@ -72,16 +70,6 @@ def write_run_manifest(folder: RunFolder, state: RunState, versions: Mapping[str
     )
     write_atomic(folder.manifest, manifest.model_dump_json(indent=1) + "\n")
     return manifest
-
-
-def read_run_manifest(folder: RunFolder) -> RunManifest | None:
-    """Return the manifest; None while the run has not ended."""
-    try:
-        return RunManifest.model_validate_json(folder.manifest.read_bytes())
-    except FileNotFoundError:
-        return None
-    except ValidationError as error:
-        raise DamagedError(f"'{folder.manifest}' is damaged: {explain(error, RunManifest)}") from error
 
 
 def _artefact(folder: RunFolder, path: Path) -> Artefact:

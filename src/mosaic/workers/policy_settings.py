@@ -44,12 +44,6 @@ def read_policy_options(
     return found
 
 
-def own_algorithm(config: RunConfig, policy: PolicyID) -> str | None:
-    """Return the algorithm of a policy."""
-    chosen: str | None = config.training.policies.get(policy, {}).get(ALGORITHM, config.training.algorithm)
-    return chosen
-
-
 def _own_options(
     worker: Worker, config: RunConfig, options: OptionsT, name: PolicyID, section: Mapping[str, object]
 ) -> OptionsT:

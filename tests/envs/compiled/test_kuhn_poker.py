@@ -18,14 +18,13 @@ from mosaic.envs.compiled.board_games.kuhn_poker import (
     BET,
     NASH_VALUE,
     PASS,
-    average_strategy,
     exploitability,
     game_value,
-    strategy_of,
 )
 from mosaic.envs.compiled.registry import find_kernel
 from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.testing import check_env, check_secrecy
+from tests.envs.compiled.kuhn_strategies import strategy_of
 
 KUHN = "mosaic/kuhn_poker"
 JACK, QUEEN, KING = range(3)
@@ -48,17 +47,6 @@ def test_kuhns_solutions_cannot_be_exploited(alpha):
 def test_nobody_gains_less_than_nothing_by_a_best_response(bets):
     assert exploitability(bets) >= -1e-12
     assert -2 <= game_value(bets) <= 2
-
-
-@given(STRATEGIES, STRATEGIES, STRATEGIES)
-def test_an_average_strategy_plays_like_one_drawn_for_each_game(one, other, opponent):
-    def against(first):
-        joined = opponent.copy()
-        joined[[0, 3]] = first[[0, 3]]
-        return game_value(joined)
-
-    drawn = (against(one) + against(other)) / 2
-    assert against(average_strategy([one, other])) == pytest.approx(drawn, abs=1e-9)
 
 
 @pytest.mark.parametrize(

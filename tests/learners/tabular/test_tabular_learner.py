@@ -15,7 +15,7 @@ from mosaic.envs.compiled.mdp.gym_table import compile_mdp
 from mosaic.learners.tabular.engines import base as engine
 from mosaic.learners.tabular.learner import TabularLearner
 from mosaic.learners.tabular.optimal import value_iteration
-from mosaic.learners.tabular.options import ALGORITHMS, TabularOptions, checked_options
+from mosaic.learners.tabular.options import ALGORITHMS, TabularOptions
 
 
 def test_bad_input_is_refused_in_words_and_changes_nothing() -> None:
@@ -81,14 +81,6 @@ def test_values_that_overflow_are_reported() -> None:
 
 
 def test_options_are_refused_in_words() -> None:
-    with pytest.raises(InputError, match=r"^epsilon is 1.5: it should be at most 1.0.$"):
-        checked_options(epsilon=1.5)
-    with pytest.raises(InputError, match=r"^epsilon is -0.1: it should be at least 0.0.$"):
-        checked_options(epsilon=-0.1)
-    with pytest.raises(
-        InputError, match=r"^There is no option 'epsilom'. Did you mean 'epsilon'\? Known: discount_factor,"
-    ):
-        checked_options(epsilom=0.1)
     with pytest.raises(InputError, match=r"^epsilon is 1.5: it should be in 0..1.$"):
         TabularLearner(2, 2).epsilon = 1.5
     with pytest.raises(

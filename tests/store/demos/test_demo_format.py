@@ -18,7 +18,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.runners.steps import flatten
 from mosaic.store.demos.dataset import DatasetWriter, create_dataset, read_dataset
 from mosaic.store.demos.demonstration import agent_folder, check_demo_name, env_text
-from mosaic.store.demos.reference import controlled_by, datasets_of, load_trajectories
+from mosaic.store.demos.reference import datasets_of, load_trajectories
 from tests.store.demos.demo_cases import PLAYERS, TICTACTOE, made_up, played, record_games, same_rows
 
 minari = pytest.importorskip("minari", reason="the extra 'demos' is not installed")
@@ -141,17 +141,6 @@ def test_next_observations_follow_within_a_trajectory(tmp_path: Path) -> None:
                      steps.next_observations[:-1][steps.trajectory[1:] == steps.trajectory[:-1]])  # fmt: skip
     assert same_rows(steps.next_observations[steps.terminated], np.stack([each.observations[-1] for each in whole]))
     assert steps.masks is None
-
-
-def test_parts_by_controller_end_truncated() -> None:
-    whole = made_up(spaces.Discrete(9), spaces.Discrete(2), 7)  # controllers: best, human, human, best, …
-    parts = controlled_by([whole], {"human"})
-    assert [list(part.env_steps) for part in parts] == [[2, 4], [8, 10]]
-    assert [len(part.observations) for part in parts] == [3, 3]
-    assert all(part.truncated and not part.terminated for part in parts)
-    (last,) = controlled_by([whole], {"run:best"})[-1:]
-    assert list(last.env_steps) == [12]
-    assert (last.terminated, last.truncated) == (whole.terminated, whole.truncated)
 
 
 @pytest.mark.parametrize("name", ["", "a", "../x", "a/b", "a.b", ".x", "-x", "a" * 81, "ä1", "a\n"])

@@ -8,18 +8,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mosaic.core import seeding
 from mosaic.core.numba_cache import njit
-from mosaic.core.seeding import child_key
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_TO_UNIT = 2.0**-53
+GOLDEN = np.uint64(seeding.GOLDEN)
+_FIRST, _SECOND = np.uint64(seeding.MIX[0]), np.uint64(seeding.MIX[1])
+_TO_UNIT = seeding.TO_UNIT
 _S11, _S27, _S30, _S31, _S32 = np.uint64(11), np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 
 
 def streams(seed: int, count: int) -> NDArray[np.uint64]:
     """Return the initial states of the streams; the first ones do not depend on `count`."""
-    return np.random.SeedSequence(child_key(seed, "envs")).generate_state(count, np.uint64).astype(np.uint64)
+    return np.random.SeedSequence(seeding.child_key(seed, "envs")).generate_state(count, np.uint64).astype(np.uint64)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")

@@ -10,11 +10,11 @@ import sys
 import weakref
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from mosaic.core import parent_death
+from mosaic.core.child_process import kill_group
 from mosaic.core.errors import InputError, nearest
 from mosaic.core.proc import wait_gone
 from mosaic.core.system import open_process
@@ -210,11 +210,6 @@ def _start(command: Iterable[str]) -> subprocess.Popen[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes], handle: int, owner: int) -> None:
-    if os.getpid() != owner:
-        return  # in a forked child, which does not own the process
-    with suppress(ProcessLookupError, PermissionError):  # raised by some systems for a group whose members are all dead
-        os.killpg(process.pid, signal.SIGKILL)  # not yet waited for, so the pid is still valid
-    process.wait()
-    os.close(handle)
-    if process.stdout is not None:
-        process.stdout.close()
+    if os.getpid() == owner:  # a forked child does not own the process
+        kill_group(process)
+        os.close(handle)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MissingExtraError, unknown
-from mosaic.core.files import sync_folder, temporary_path
+from mosaic.core.files import replace_folder, temporary_path
 from mosaic.core.version import VERSION
 from mosaic.envs.catalog import make_env
 from mosaic.exports.bundles.card import write_card
@@ -152,14 +152,6 @@ def _check_target(target: Path, overwrite: bool) -> None:
 def _publish(temporary: Path, target: Path) -> None:
     """Rename the folder; a bundle that was there is removed after the new one is in its place."""
     old = temporary_path(target)
-    if target.exists():
-        target.rename(old)
-    try:
-        temporary.rename(target)
-    except OSError:
-        if old.exists():
-            old.rename(target)
-        raise
-    sync_folder(target.parent)
+    replace_folder(temporary, target, old)
     if old.exists():
         shutil.rmtree(old)

@@ -109,6 +109,31 @@ def observe(
 
 
 @njit(**_FAST)
+def step_envs(
+    step: Callable[..., None],
+    data: KernelData,
+    env: VectorArrays,
+    act: NDArray[np.float32],
+    reward: NDArray[np.float32],
+) -> None:
+    """Call the kernel of the envs, which writes its results into `env` and `reward`."""
+    step(
+        data.facts,
+        data.state,
+        data.ints,
+        data.rng,
+        act,
+        env.obs,
+        env.mask,
+        env.who,
+        reward,
+        env.term,
+        env.trunc,
+        env.fin,
+    )
+
+
+@njit(**_FAST)
 def collect(
     step: Callable[..., None],
     data: KernelData,
@@ -151,20 +176,7 @@ def collect(
         else:
             decide_sorted(pool, model, batch, track, time, buffers, scratch, learners, assignment.slip)
         decided = cycles()
-        step(
-            data.facts,
-            data.state,
-            data.ints,
-            data.rng,
-            batch.act[low:high],
-            env.obs,
-            env.mask,
-            env.who,
-            track.reward[time],
-            env.term,
-            env.trunc,
-            env.fin,
-        )
+        step_envs(step, data, env, batch.act[low:high], track.reward[time])
         stepped = cycles()
         for env_index in range(played_by.shape[0]):
             for agent in range(agents):

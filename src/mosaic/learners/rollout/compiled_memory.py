@@ -14,7 +14,7 @@ from mosaic.envs.vector.layout import VectorArrays
 from mosaic.learners.engines.fused_memory import ActingMemory, FusedMemoryEngine, act_with_memory, value_with_memory
 from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, Track, cycles, record_step
 from mosaic.learners.rollout.buffers import Rollout
-from mosaic.learners.rollout.compiled_loop import find_cut
+from mosaic.learners.rollout.compiled_loop import find_cut, step_envs
 from mosaic.learners.rollout.python import PythonRollouts
 
 
@@ -105,20 +105,7 @@ def collect(
             track.value[time],
         )
         decided = cycles()
-        step(
-            data.facts,
-            data.state,
-            data.ints,
-            data.rng,
-            batch.act[low:high],
-            env.obs,
-            env.mask,
-            env.who,
-            track.reward[time],
-            env.term,
-            env.trunc,
-            env.fin,
-        )
+        step_envs(step, data, env, batch.act[low:high], track.reward[time])
         stepped = cycles()
         cut = record_step(tally, assignment, track, time, env.term, env.trunc, learners, gamma)
         for place in range(fresh.shape[0]):

@@ -46,27 +46,6 @@ def value_iteration(
     )
 
 
-def policy_iteration(mdp: Mdp, discount_factor: float = 0.99) -> OptimalPlan:
-    """Alternate solving for a policy's values and improving it, until nothing improves; discount_factor below 1."""
-    if not 0.0 <= discount_factor < 1.0:
-        raise InputError(
-            f"discount_factor is {discount_factor}; policy iteration solves equations that may have no solution at 1. "
-            "Use one below 1, or value_iteration."
-        )
-    chances, goes_on = probabilities(mdp.threshold), discount_factor * (mdp.terminated == 0).astype(np.float64)
-    everywhere = np.arange(len(mdp.legal))
-    policy = np.where(mdp.legal, 0.0, -np.inf).argmax(axis=1)
-    while True:
-        values = _values_of(mdp, chances, goes_on, policy)
-        action_values = _look_ahead(mdp, chances, goes_on, values)
-        mine, best = action_values[everywhere, policy], _worth(action_values)
-        better = best > mine + 1e-12 * np.maximum(1.0, np.abs(best))  # rounding alone must not change a policy
-        better &= mdp.legal.any(axis=1)
-        if not better.any():
-            return _plan(mdp, chances, goes_on, values)
-        policy = np.where(better, action_values.argmax(axis=1), policy)
-
-
 def game_values(game: GameTables) -> tuple[Floats, Floats]:
     """Return the values of positions to their mover [S] and of moves [S, A] (illegal -inf) under perfect play.
 
@@ -106,16 +85,6 @@ def _look_ahead(mdp: Mdp, chances: Floats, goes_on: Floats, values: Floats) -> F
 def _worth(action_values: Floats) -> Floats:
     best = action_values.max(axis=1)
     return np.where(np.isneginf(best), 0.0, best)
-
-
-def _values_of(mdp: Mdp, chances: Floats, goes_on: Floats, policy: NDArray[np.int64]) -> Floats:
-    everywhere = np.arange(len(policy))
-    acts = mdp.legal[everywhere, policy] != 0
-    chance = np.where(acts[:, None], chances[everywhere, policy], 0.0)
-    matrix = np.eye(len(policy))
-    follow = chance * goes_on[everywhere, policy]
-    np.subtract.at(matrix, (everywhere[:, None], mdp.next_state[everywhere, policy]), follow)
-    return np.asarray(np.linalg.solve(matrix, (chance * mdp.reward[everywhere, policy]).sum(axis=1)))
 
 
 def _plan(mdp: Mdp, chances: Floats, goes_on: Floats, values: Floats) -> OptimalPlan:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias, assert_never, get_args
+from typing import Annotated, Literal, TypeAlias, assert_never, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from mosaic.config.field_types import BASIC, SHAPES_CHECKPOINTS
 from mosaic.config.sections import Section
-from mosaic.core.errors import InputError, demand, did_you_mean, shown, unknown
+from mosaic.core.errors import InputError, unknown
 
 Algorithm: TypeAlias = Literal[
     "q_learning", "sarsa", "expected_sarsa", "double_q_learning", "q_lambda", "n_step_sarsa", "monte_carlo"
@@ -72,20 +72,6 @@ class TabularOptions(Section):
 
 
 _BOOL = np.dtype(np.bool_)
-
-
-def checked_options(**options: Any) -> TabularOptions:
-    """Return options by name; reword pydantic's errors."""
-    try:
-        return TabularOptions(**options)
-    except ValidationError as error:
-        complaint = error.errors()[0]
-        name = ".".join(str(part) for part in complaint["loc"])
-        if complaint["type"] == "extra_forbidden":
-            known = sorted(TabularOptions.model_fields)
-            text = f"There is no option '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}."
-            raise InputError(text) from error
-        raise InputError(f"{name} is {shown(complaint['input'])}: {demand(complaint)}.") from error
 
 
 def checked_algorithm(name: str) -> Algorithm:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.seeding import child_seed
+from mosaic.core.seeding import GOLDEN, MIX, TO_UNIT, child_seed
 
 WORD = 2**64 - 1
-GOLDEN = 0x9E3779B97F4A7C15
-FIRST = 0xBF58476D1CE4E5B9
-SECOND = 0x94D049BB133111EB
-TO_UNIT = 2.0**-53
+FIRST, SECOND = MIX
 
 
 def stream(seed: int, *names: str | int) -> int:
@@ -44,11 +41,3 @@ def draw_array(key: int, counters: NDArray[np.uint64]) -> NDArray[np.uint64]:
     z = (z ^ (z >> np.uint64(27))) * np.uint64(SECOND)
     mixed: NDArray[np.uint64] = z ^ (z >> np.uint64(31))
     return mixed
-
-
-def uniform_array(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
-    return (bits >> np.uint64(11)).astype(np.float64) * TO_UNIT
-
-
-def below_array(bits: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
-    return (((bits >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)).astype(np.int64)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from mosaic.core.child_process import module_command
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
+from mosaic.core.files import replace_file
 
 PLACE = "MOSAIC_MPI_NOTES"  # environment variable of the ranks: the directory
 COUNT = "MOSAIC_MPI_RANKS"  # environment variable of the ranks: how many were started
@@ -163,7 +164,5 @@ def _write(name: str, text: str) -> bool:
     place = os.environ.get(PLACE)
     if place is None or not Path(place).is_dir():
         return False
-    draft = Path(place, f"{name}.draft")
-    draft.write_text(text)
-    draft.replace(Path(place, name))  # atomic: another rank may end this one meanwhile
+    replace_file(Path(place, name), lambda new: new.write_text(text))  # another rank may end this one meanwhile
     return True

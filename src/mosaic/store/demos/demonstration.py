@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from mosaic.config.sections import join_id
 from mosaic.core.episode import Episode
 from mosaic.core.errors import FormatError, InputError, unknown
-from mosaic.core.files import sync_folder
+from mosaic.core.files import replace_folder, sync_folder
 from mosaic.core.ids import AgentID, Json
 from mosaic.runners.record import episode_from_json, episode_to_json
 from mosaic.runners.trajectories import Trajectory
@@ -247,10 +247,7 @@ class Demonstrations:
             made.mkdir(mode=0o700)
             yield made
             sync_folder(made)
-            if target.exists():
-                os.rename(target, old)
-            os.rename(made, target)
-            sync_folder(self.folder)
+            replace_folder(made, target, old)
         except (OSError, RuntimeError, shutil.Error) as error:  # h5py raises RuntimeError for a full disk, too
             raise StorageError(f"The demonstration '{name}' could not be written: {_why(error)}.") from error
         finally:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 from mosaic.core.errors import InputError, nearest, notify, unknown
-from mosaic.core.ids import AgentID, PolicyID
+from mosaic.core.ids import AgentID
 from mosaic.core.reference import split_reference
 from mosaic.runners.steps import Steps, flatten
 from mosaic.runners.trajectories import Trajectory
@@ -47,20 +47,6 @@ def load_trajectories(
 def load_demo(reference: str, agents: Collection[AgentID] | None = None, home: Path | None = None) -> Steps:
     """Return the steps of these agents, of all if None, as flat arrays; their spaces must be equal."""
     return flatten(load_trajectories(reference, agents, home))
-
-
-def controlled_by(trajectories: Sequence[Trajectory], controllers: Collection[PolicyID]) -> list[Trajectory]:
-    """Return the parts of trajectories in which one of these policies acted, such as a person's interventions."""
-    parts: list[Trajectory] = []
-    for whole in trajectories:
-        chosen = [label in controllers for label in whole.controllers]
-        start = 0
-        for place in range(1, len(whole) + 1):
-            if place == len(whole) or chosen[place] != chosen[start]:
-                if chosen[start]:
-                    parts.append(whole.part(start, place))
-                start = place
-    return parts
 
 
 def minari_folder(name: str) -> Path:

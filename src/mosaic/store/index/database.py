@@ -13,6 +13,7 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mosaic.core.files import new_file
 from mosaic.store.atomic import private_folder
 from mosaic.store.errors import StorageError
 from mosaic.store.index.summary import RunSummary
@@ -76,8 +77,8 @@ class Database:
             try:
                 for path in (fresh, Path(f"{self._path}-wal"), Path(f"{self._path}-shm")):
                     path.unlink(missing_ok=True)
-                _make(fresh, collect())
-                os.replace(fresh, self._path)
+                with new_file(self._path, fresh):
+                    _make(fresh, collect())
             except (OSError, sqlite3.Error, ValueError, OverflowError) as error:
                 raise StorageError(f"The index '{self._path}' cannot be created: {error}.") from error
             return True

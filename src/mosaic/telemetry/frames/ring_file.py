@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaic.core.errors import FormatError, MosaicError
+from mosaic.core.files import new_file
 from mosaic.core.system import POPULATE, allocate, free_pages
 from mosaic.telemetry.frames.fences import get_word, put_word, withdraw
 from mosaic.telemetry.frames.layout import (
@@ -119,21 +120,17 @@ def open_ring(run_folder: Path) -> FrameRing | None:
 
 
 def _create(path: Path, head: RingHeader, areas: bytes) -> FrameRing:
-    new = unfinished(path)
-    new.unlink(missing_ok=True)
-    file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        allocate(file, head.file_bytes)  # a full disk is an error here, instead of a SIGBUS while a picture is written
-        os.pwrite(file, head.pack(), 0)
-        os.pwrite(file, areas, AREAS_AT)
-        memory = mmap.mmap(file, head.file_bytes, flags=mmap.MAP_SHARED | POPULATE)
-        ring = FrameRing(path, head, file, memory)
-        os.rename(new, path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(file)
+    unfinished(path).unlink(missing_ok=True)  # of a writer that was killed
+    with new_file(path, unfinished(path)) as new:
+        file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            allocate(file, head.file_bytes)  # a full disk is an error here, not a SIGBUS while a picture is written
+            os.pwrite(file, head.pack(), 0)
+            os.pwrite(file, areas, AREAS_AT)
+            memory = mmap.mmap(file, head.file_bytes, flags=mmap.MAP_SHARED | POPULATE)
+            ring = FrameRing(path, head, file, memory)
+        finally:
+            os.close(file)
     return ring
 
 

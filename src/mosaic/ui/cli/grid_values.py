@@ -72,11 +72,12 @@ def cells_of(checkpoint: Checkpoint) -> list[list[Cell]]:
 
 
 def save_image(cells: list[list[Cell]], path: Path) -> None:
+    from mosaic.core.files import replace_file
     from mosaic.learners.tabular.grid_picture import grid_image
 
     if path.suffix.lower() != ".png":
         raise InputError(f"--out {path}: the image is a PNG, so its name should end with .png.")
     try:
-        grid_image(cells).save(path, "PNG")
+        replace_file(path, lambda new: grid_image(cells).save(new, "PNG"))
     except OSError as error:
         raise InputError(f"--out {path} cannot be written: {error.strerror or error}.") from error

@@ -23,7 +23,6 @@ from mosaic.workers.rllib.reporting.episodes import (
     records_of,
     returns_by_agent,
     returns_by_policy,
-    tallies_by_policy,
 )
 from tests.workers.rllib.rllib_setups import make_setup
 
@@ -186,16 +185,6 @@ def test_returns_are_told_per_agent_and_per_policy(tmp_path):
     assert returns_by_agent(records) == {"a": [TOTAL], "b": [2 * TOTAL], "c": [0.0]}
     assert returns_by_policy(records) == {"shared": [TOTAL, 2 * TOTAL], "other": [0.0]}
     end(made)
-
-
-def test_wins_count_also_against_agents_that_are_played_inside_the_env():
-    record = {"length": 5, "returns": {"a": 1.0, "b": 0.0}, "played": {"c": 0.5}, "policies": {"a": "x", "b": "y"}}
-    beaten = {**record, "played": {"c": 2.0}}
-    drawn = {**record, "returns": {"a": 0.0, "b": 0.0}, "played": {}}
-    assert tallies_by_policy([record, beaten, drawn], -float("inf")) == {
-        "x": {"won": 1, "drawn": 1, "lost": 1},
-        "y": {"won": 0, "drawn": 1, "lost": 2},
-    }
 
 
 @pytest.mark.parametrize("result", [{}, {"env_runners": {}}, {"env_runners": {"mosaic_episodes": float("nan")}}])

@@ -8,7 +8,7 @@ card takes the pot. Optimal play must bluff at random, and costs the first playe
 # compiled code uses this file
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations, product
 from typing import Any
 
@@ -61,7 +61,7 @@ def game_value(bets: NDArray[np.float64]) -> float:
 
 
 def exploitability(bets: NDArray[np.float64]) -> float:
-    """Return what a best response gains per game, averaged over both seats; 0 in equilibrium."""
+    """Return what a best response gains per game, averaged over both players; 0 in equilibrium."""
     gains = []
     for player, positions in ((0, (START, CHECK_BET)), (1, (PASSED, BET_MADE))):
         values = []
@@ -71,37 +71,6 @@ def exploitability(bets: NDArray[np.float64]) -> float:
             values.append(game_value(tried) if player == 0 else -game_value(tried))
         gains.append(max(values))
     return sum(gains) / 2
-
-
-def average_strategy(each: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return the strategies that play like drawing one of these for each game."""
-    bets = np.stack(each)
-    mean: NDArray[np.float64] = bets.mean(axis=0)
-    passed = 1 - bets[:, START]  # a second decision counts as often as its strategy reaches it
-    reached = passed.sum(axis=0)
-    mean[CHECK_BET] = np.where(
-        reached > 0, (passed * bets[:, CHECK_BET]).sum(axis=0) / np.maximum(reached, 1e-300), mean[CHECK_BET]
-    )
-    return mean
-
-
-def strategy_of(chance: Callable[[AgentID, Sequence[Turn]], float], *, remember_card: bool) -> NDArray[np.float64]:
-    """Return the strategies of a policy; `chance` gives its probability of a bet after the turns it has seen."""
-    env, bets = KuhnPokerEnv(remember_card=remember_card), np.zeros((POSITIONS, len(CARDS)))
-
-    def seen(player: int, card: int, *positions: int) -> list[Turn]:
-        other = (card + 1) % len(CARDS)  # hidden
-        turns = []
-        for position in positions:
-            env.load((card, other) if player == 0 else (other, card), position)
-            turns.append(env.turn())
-        return turns
-
-    for card in range(len(CARDS)):
-        for positions in ((START,), (START, CHECK_BET), (PASSED,), (BET_MADE,)):
-            player = MOVER[positions[-1]]
-            bets[positions[-1], card] = chance(AGENTS[player], seen(player, card, *positions))
-    return bets
 
 
 class KuhnPokerEnv:

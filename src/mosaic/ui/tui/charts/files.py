@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mosaic.core.errors import InputError
+from mosaic.core.files import replace_file
 from mosaic.ui.tui.charts.plot import X_NAMES, Floats, Plot, as_csv, format_x
 
 _SIZE = (960, 540)
@@ -45,11 +46,11 @@ def save_chart(plot: Plot, path: Path) -> None:
         raise InputError(f"The chart '{plot.title}' has no values to save yet.")
     path.parent.mkdir(parents=True, exist_ok=True)
     if suffix == ".csv":
-        path.write_text(as_csv(plot))
+        replace_file(path, lambda new: new.write_text(as_csv(plot)))
     elif suffix == ".svg":
-        path.write_text(_svg(list(_parts(plot))))
+        replace_file(path, lambda new: new.write_text(_svg(list(_parts(plot)))))
     else:
-        _write_png(list(_parts(plot)), path)
+        replace_file(path, lambda new: _write_png(list(_parts(plot)), new))
 
 
 def _parts(plot: Plot) -> Iterator[_Text | _Path | _Area]:
@@ -97,7 +98,7 @@ def _points(x: Floats, y: Floats, left: float, right: float) -> list[tuple[float
 
 
 def _pale(colour: str, share: float = 0.25) -> str:
-    """Return a colour as a band has it: a quarter of its curve's on the ground."""
+    """Return the colour of a band: a quarter of its curve's colour over the background."""
     parts = [(int(colour[at : at + 2], 16), int(_GROUND[at : at + 2], 16)) for at in (1, 3, 5)]
     return "#" + "".join(f"{round(ink * share + ground * (1 - share)):02x}" for ink, ground in parts)
 
@@ -131,4 +132,4 @@ def _write_png(parts: list[_Text | _Path | _Area], path: Path) -> None:
             pen.polygon(part.points, fill=part.colour)
         elif len(part.points) > 1:
             pen.line(part.points, fill=part.colour, width=part.width)
-    picture.save(path)
+    picture.save(path, "PNG")

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from typing import Any, NamedTuple, NotRequired, TypeAlias, TypedDict
 
-from mosaic.core.episode import outcomes
 from mosaic.core.ids import AgentID
 
 EPISODES = "mosaic_episodes"  # key of the records of ended episodes below "env_runners" in RLlib's results
@@ -24,14 +23,6 @@ class EpisodeRecord(TypedDict):
     policies: dict[AgentID, str]  # policies of the agents that learn; in self-play also frozen snapshots
     stage: NotRequired[int]  # of a curriculum, counted from 1
     numbers: NotRequired[dict[AgentID, dict[str, float]]]  # in the info of an agent's last step
-
-
-class OutcomeCounts(TypedDict):
-    """Counts of wins, draws and losses, as `outcomes` decides them."""
-
-    won: int
-    drawn: int
-    lost: int
 
 
 class Sampled(NamedTuple):
@@ -80,23 +71,6 @@ def returns_by_policy(records: Iterable[EpisodeRecord]) -> dict[str, list[float]
     for record in records:
         for agent, value in record["returns"].items():
             found.setdefault(record["policies"][agent], []).append(value)
-    return found
-
-
-def tallies_by_policy(records: Iterable[EpisodeRecord], win_above: float) -> dict[str, OutcomeCounts]:
-    """Return the tallies of competitive envs. A policy that plays itself wins and loses in the same episode."""
-    found: dict[str, OutcomeCounts] = {}
-    for record in records:
-        ends = outcomes({**record["played"], **record["returns"]}, win_above)
-        for agent, policy in record["policies"].items():
-            tally = found.setdefault(policy, OutcomeCounts(won=0, drawn=0, lost=0))
-            match ends[agent]:
-                case "win":
-                    tally["won"] += 1
-                case "draw":
-                    tally["drawn"] += 1
-                case "loss":
-                    tally["lost"] += 1
     return found
 
 
