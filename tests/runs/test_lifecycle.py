@@ -69,7 +69,7 @@ def test_pause_and_resume_follow_the_worker_not_the_wish() -> None:
     assert live_through(WorkerResumed(), life=life)[0].state is State.RUNNING
 
 
-def test_the_ladder_asks_then_pushes_then_ends_everything() -> None:
+def test_a_stop_asks_then_pushes_then_ends_everything() -> None:
     life, commands = live_through(StopAsked(100.0, "enough", patience_s=10.0), life=RUNNING)
     assert (life.state, commands) == (State.STOPPING, [Tell("stop", "enough"), Arm(106.0)])
     life, commands = live_through(TimerFired(105.9), life=life)

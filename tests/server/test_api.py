@@ -134,7 +134,7 @@ def test_a_run_that_could_never_start_is_refused(api: TestClient) -> None:
     answer = api.post("/runs", json=toy(resources={"num_gpus": 2}))
     assert answer.status_code == 400
     assert answer.json()["error"] == (
-        "This run could never start: it asks for 2 GPUs, and this server may use 1. Change 'resources'."
+        "This run could never start: it requests 2 GPUs, and this server may use 1. Change 'resources'."
     )
 
 
@@ -176,7 +176,7 @@ def test_verbs_that_do_not_fit_the_state_conflict(api: TestClient) -> None:
     [
         ({"num_worker": 2}, 400, "Did you mean 'resources.num_env_runners'?"),
         ({"num_env_runners": 0}, 400, "resources.num_env_runners"),
-        ({"num_gpus": 99}, 400, "This run could never start: it asks for 99 GPUs"),
+        ({"num_gpus": 99}, 400, "This run could never start: it requests 99 GPUs"),
         ({"ray_address": "elsewhere:6379"}, 403, "resources.ray_address: elsewhere:6379"),
         ([], 422, "resources"),
     ],

@@ -108,7 +108,7 @@ def test_a_selection_is_compared_by_the_first_way_that_tells_its_methods_apart()
     assert one is not None
     assert (len(one["methods"]), len(one["envs"])) == (1, 2)
     assert compare_selected(rates, "algorithm").reason == (
-        "'algorithm' does not tell the methods of these runs apart. Choose another: training.params.rate."
+        "'algorithm' does not distinguish the methods of these runs. Choose another: training.params.rate."
     )
     with pytest.raises(InputError, match=r"'training\.params\.rat'.*Did you mean 'training\.params\.rate'"):
         compare_selected(rates, "training.params.rat")

@@ -135,7 +135,7 @@ def test_gpus_that_are_not_there(monkeypatch):
 )
 def test_workers_without_a_mapping_refuse_one(worker, params, settings, what):
     said = refusal(worker, params, environment=GAME, **settings)
-    assert f"The worker {worker} decides itself who acts for whom, and cannot honour {what}." in said
+    assert f"The worker {worker} itself decides which policy plays each agent, and cannot honour {what}." in said
 
 
 @pytest.mark.parametrize("worker", ["toy", "tabular", "native"])

@@ -1,4 +1,4 @@
-"""Server in the background: one that outlives the terminal or the ssh connection that asked for it."""
+"""Server in the background, which outlives the terminal or ssh connection that started it."""
 
 from __future__ import annotations
 

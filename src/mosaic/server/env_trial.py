@@ -26,7 +26,7 @@ class TooLargeError(InputError):
 
 
 def check_environment(environment: EnvironmentConfig) -> None:
-    """Raise TooLargeError for an env that is too large; other errors are left to the code that creates it."""
+    """Raise TooLargeError for an env that is too large; the code that creates it raises other errors."""
     if environment.options or environment.wrappers:
         _try(environment.id, environment.model_dump_json(), MOST_MEMORY, MOST_TIME_S)
 

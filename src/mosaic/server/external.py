@@ -140,7 +140,7 @@ def listen(
 
 
 def ask_spaces(host: str, port: int) -> dict[AgentID, Any]:
-    """Wait for a program that says what its agents observe and do; it is told to come again when the run listens."""
+    """Wait for a program that says what its agents observe and do; it is asked to retry when the run listens."""
     first = FirstProgram()
     with _serving(first, host, port, EpisodeLimits(), None):
         while not first.came.wait(1.0):  # Ctrl-C is noticed in between

@@ -48,7 +48,7 @@ Env = Annotated[str, Field(description="Id of an env, such as classic/connect_fo
 RunRef = Annotated[str, Field(description="Run: its id, a unique prefix, its name, or latest.")]
 MatchID = Annotated[str, Field(description="Id of a match.")]
 Playing = Annotated[str | None, Field(description="Your agent; null: every `human` agent that is not claimed.")]
-Wait = Annotated[float, Field(ge=0, le=50, description="Longest wait for the other agents, in seconds.")]
+Wait = Annotated[float, Field(ge=0, le=50, description="Maximum wait for the other agents, in seconds.")]
 
 INSTRUCTIONS = (
     "Mosaic trains, evaluates and plays reinforcement-learning policies. To play: open_match with `human` for your "
@@ -168,7 +168,7 @@ class Tools:
         agents: Agents,
         episodes: Annotated[int, Field(ge=1, le=10_000)] = 20,
         seed: Annotated[int, Field(ge=0)] = 0,
-        wait_s: Annotated[float, Field(ge=0, le=_LONGEST_WAIT_S, description="Longest wait for the result.")] = 60.0,
+        wait_s: Annotated[float, Field(ge=0, le=_LONGEST_WAIT_S, description="Maximum wait for the result.")] = 60.0,
     ) -> Document:
         """Play episodes and return mean returns, wins and 95 % intervals; if it takes longer, see watch_evaluation."""
         asked = {"environment": {"env_id": env}, "agents": agents, "episodes": episodes, "seed": seed}
@@ -178,7 +178,7 @@ class Tools:
     async def watch_evaluation(
         self,
         examination_id: Annotated[str, Field(description="From evaluate.")],
-        wait_s: Annotated[float, Field(ge=0, le=_LONGEST_WAIT_S, description="Longest wait for the result.")] = 60.0,
+        wait_s: Annotated[float, Field(ge=0, le=_LONGEST_WAIT_S, description="Maximum wait for the result.")] = 60.0,
     ) -> Document:
         """Return an evaluation's progress and, once it has finished, its result."""
         deadline_s = monotonic() + wait_s

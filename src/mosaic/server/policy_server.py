@@ -73,6 +73,6 @@ def serve_policy(
         for note in source.notes:
             say(f"note: {note}")
         say(f"'{policy}' acts in {source.spec.env_id} on {address_of(listener)}")
-        say(f"Its token is in {token_file(store.home)}; programs of this user find it there by themselves.")
+        say(f"Its token is in {token_file(store.home)}; programs of this user find it there automatically.")
         run_server(server, listener)
     say("The server has ended.")

@@ -69,7 +69,7 @@ def find_environment(policy: PolicyID, env: EnvironmentConfig | None) -> Environ
 
 
 class OnePolicy:
-    """Source of a server that was started for one policy in one env; of a run it plays the checkpoint of the moment."""
+    """Source of a server that was started for one policy in one env; of a run it plays the current checkpoint."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ class ResponseModel(BaseModel):
 
 
 class Complaint(ResponseModel):
-    error: str = Field(description="What is wrong and what to do.")
+    error: str = Field(description="Description of the error, with advice.")
 
 
 class Health(ResponseModel):
@@ -36,20 +36,20 @@ class QueuedRow(ResponseModel):
 
 class Events(ResponseModel):
     events: list[dict[str, object]]
-    last_seq: int = Field(description="Ask with after_seq = this for what comes next.")
+    last_seq: int = Field(description="Request the following events with after_seq = this.")
 
 
 class EnvRow(ResponseModel):
     id: str
     installed: bool
-    install: str | None = Field(description="The exact line to type where something is missing.")
+    install: str | None = Field(description="Exact command to type if something is missing.")
     incentives: Incentives = Field(
         description="Whether its agents cooperate or compete; unknown where it is not declared."
     )
     shared_reward: bool | None = Field(
         description="Whether all agents get the same reward; null with one agent, or where it is not declared."
     )
-    note: str = Field("", description="What the line to type does, where nothing has to be installed.")
+    note: str = Field("", description="Effect of the command, if it installs nothing.")
 
 
 class CheckedRun(ResponseModel):

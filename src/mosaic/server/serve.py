@@ -163,7 +163,7 @@ def serve(
         say(f"Mosaic listens on {listening.address}")
         if frontend.add_pages is not None:
             say(f"Open {listening.link('/')}")
-        say(f"Its token is in {token_file(store.home)}; programs of this user find it there by themselves.")
+        say(f"Its token is in {token_file(store.home)}; programs of this user find it there automatically.")
         if settings.allow_programs:
             say("Requests may name code and programs: anyone with the token can run anything as this user.")
         if frontend.greet is not None:
@@ -180,7 +180,7 @@ def confine(home: Path, *, allow_programs: bool) -> None:
 
 
 def run_server(server: uvicorn.Server, listener: socket.socket) -> None:
-    """Serve until Ctrl-C, with few searches for garbage, which stop all requests: never in what was loaded before."""
+    """Serve until Ctrl-C with rare garbage collections, which pause all requests; earlier objects are excluded."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])

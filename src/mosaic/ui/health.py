@@ -86,7 +86,7 @@ print("@" + json.dumps(failures))
 
 
 def examine() -> list[Finding]:
-    """Look for every part, importing none."""
+    """Check every part without importing it."""
     return [_python(), _machine(), *_required(), *map(_extra, _EXTRAS), _godot(), _engine()]
 
 

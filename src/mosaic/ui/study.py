@@ -99,23 +99,23 @@ def _tells_apart(groups: Sequence[ScoredGroup], by: str) -> bool:
 def compare_selected(
     groups: Sequence[ScoredGroup], by: str = "", ranges: Mapping[str, tuple[float, float]] | None = None
 ) -> MethodComparison:
-    """Compare what a person selected, by the first way that tells its methods apart unless one is asked for."""
+    """Compare selected runs, by the first setting that distinguishes their methods unless one is given."""
     if need := _need(groups):
         return MethodComparison(None, need)
     ways = ways_to_compare(groups)
     if by and by not in ways:
         known = {ALGORITHM, NAME, *(key for group in groups for key, _ in flatten(group.config))}
         if by not in known:
-            raise unknown("way to tell methods apart", by, known)
+            raise unknown("setting to distinguish methods", by, known)
         others = f" Choose another: {', '.join(ways)}." if ways else ""
-        return MethodComparison(None, f"'{by}' does not tell the methods of these runs apart.{others}")
+        return MethodComparison(None, f"'{by}' does not distinguish the methods of these runs.{others}")
     if not ways:
         return MethodComparison(None, _no_way(groups))
     return MethodComparison(make_study(groups, by or ways[0], ranges))
 
 
 def _need(groups: Sequence[ScoredGroup]) -> str:
-    """Return what a selection lacks, whichever way its methods are told apart; empty where it lacks nothing."""
+    """Return what a selection lacks for a comparison, whatever distinguishes its methods; empty if nothing."""
     if not groups:
         return "None of the selected runs has a score yet."
     if mixed := _several_measures(groups):

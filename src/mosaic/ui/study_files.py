@@ -53,7 +53,7 @@ def write_study(study: StudyDocument, path: Path) -> None:
 
 
 def no_format(path: Path) -> InputError:
-    return InputError(f"'{path}' does not say what to write. Type a name that ends with {' or '.join(SUFFIXES)}.")
+    return InputError(f"'{path}' has no known file extension. Type a name that ends with {' or '.join(SUFFIXES)}.")
 
 
 def as_png(study: StudyDocument) -> bytes:
@@ -173,5 +173,5 @@ def _short(text: str, most: int) -> str:
 
 
 def _pale(colour: str) -> str:
-    """Return a colour as an interval has it: a third of its mark's on white."""
+    """Return the colour of an interval: a third of its mark's colour over white."""
     return "#" + "".join(f"{round(int(colour[at : at + 2], 16) / 3 + 170):02x}" for at in (1, 3, 5))

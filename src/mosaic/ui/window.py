@@ -1,4 +1,4 @@
-"""The user's display: whether there is one, pages in a browser, and a window for them.
+"""Display of the user: its detection, pages in a browser, and a window for them.
 
 The window has its own process, as window toolkits need the main thread.
 """

@@ -67,7 +67,7 @@ def unhonoured_settings(worker: Worker) -> dict[str, str]:
             ("evaluation.every_steps", "evaluation.episodes", "evaluation.opponents"), "it does not evaluate policies"
         )
     if not info.agent_mapping:
-        refused |= dict.fromkeys(_MAPPING, "it decides itself who acts for whom")
+        refused |= dict.fromkeys(_MAPPING, "it itself decides which policy plays each agent")
     if not info.curriculum:
         refused["environment.curriculum"] = "it trains in the same env from beginning to end"
     if not info.policy_options:
@@ -200,6 +200,6 @@ def _mapping_settings(config: RunConfig) -> list[str]:
 def _refuse_mapping(info: WorkerCapabilities, config: RunConfig) -> None:
     for name in _mapping_settings(config):
         raise InputError(
-            f"The worker {info.name} decides itself who acts for whom, and cannot honour {name}. "
+            f"The worker {info.name} itself decides which policy plays each agent, and cannot honour {name}. "
             "Leave it out, or train with another worker. Type: mosaic workers"
         )

@@ -93,7 +93,7 @@ def test_a_start_that_takes_too_long_is_tried_once_more_with_advice(monkeypatch,
     monkeypatch.setattr(ray_runtime, "_init", init)
     monkeypatch.setattr(ray_runtime.tempfile, "gettempdir", lambda: str(tmp_path))
     again = (
-        pytest.raises(MosaicError, match=r"neither at a second try: The current .* --ray-address auto\.")
+        pytest.raises(MosaicError, match=r"even at a second attempt: The current .* --ray-address auto\.")
         if failures > 1
         else nullcontext()
     )

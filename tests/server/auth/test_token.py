@@ -37,7 +37,7 @@ def test_a_link_to_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_an_empty_file_opens_nothing(tmp_path: Path) -> None:
     token_file(tmp_path).touch(0o600)
-    with pytest.raises(MosaicError, match="holds no token"):
+    with pytest.raises(MosaicError, match="contains no token"):
         ensure_token(tmp_path)
 
 
@@ -58,9 +58,9 @@ def test_where_a_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     mine = ensure_token(tmp_path)
     assert find_token("http://127.0.0.1:1", home=tmp_path) == mine
     assert find_token("http://127.0.0.1:1", "given", home=tmp_path) == "given"
-    with pytest.raises(InputError, match="wants a token: set MOSAIC_TOKEN"):
+    with pytest.raises(InputError, match="requires a token: set MOSAIC_TOKEN"):
         find_token("http://box.example:1", home=tmp_path)  # this store's secret is not for strangers
-    with pytest.raises(InputError, match="wants a token"):
+    with pytest.raises(InputError, match="requires a token"):
         find_token("ssh://box", home=tmp_path)
     monkeypatch.setenv("MOSAIC_TOKEN", "from-there")
     assert find_token("ssh://box", home=tmp_path) == "from-there"
@@ -76,9 +76,9 @@ def test_servers_that_references_name_get_their_own_token_only(tmp_path: Path, m
     mine = ensure_token(tmp_path)
     assert find_reference_token("http://127.0.0.1:1") == mine
     for url in ("http://gpu-box.example:9000", "https://gpu-box.example"):
-        with pytest.raises(InputError, match="wants a token: set MOSAIC_TOKEN_GPU_BOX_EXAMPLE to what"):
+        with pytest.raises(InputError, match="requires a token: set MOSAIC_TOKEN_GPU_BOX_EXAMPLE to what"):
             find_reference_token(url)
-    with pytest.raises(InputError, match="wants a token: set MOSAIC_TOKEN_127_0_0_1"):
+    with pytest.raises(InputError, match="requires a token: set MOSAIC_TOKEN_127_0_0_1"):
         find_reference_token("https://127.0.0.1:1")  # not the server of this store
     monkeypatch.setenv("MOSAIC_TOKEN_GPU_BOX_EXAMPLE", "of-the-box")
     assert find_reference_token("http://gpu-box.example:9000") == "of-the-box"

@@ -40,7 +40,7 @@ def test_a_stranger_reassigns_nothing_and_learns_no_key(client: TestClient) -> N
         _refused_everything(stranger, ("player_1", "player_2"))
         for key in ("", "x" * 22, "ключ"):
             stranger.send("identify", key=key)
-            assert stranger.until_refused().startswith("This link's key belongs to another match")
+            assert stranger.until_refused().startswith("The key in this link belongs to another match")
         keys = [OWNER_KEYS[match_id], *(row["key"] for row in owner.state["agents"])]
         assert all(len(key) > 20 for key in keys)
         seen = json.dumps(stranger.state) + client.get("/matches").text + client.get(f"/matches/{match_id}").text

@@ -139,7 +139,7 @@ def test_a_server_that_asks_for_a_token_does_not_get_that_of_another(spec, monke
         monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [(2, 1, 6, "", server.server_address)])
         for host in ("stranger.example", "127.0.0.1"):
             policy = load_policy(f"http://{host}:{server.server_address[1]}", spec, ("player_1",))
-            with pytest.raises(MosaicError, match=r"wants a token: set MOSAIC_TOKEN_STRANGER_EXAMPLE|status 401"):
+            with pytest.raises(MosaicError, match=r"requires a token: set MOSAIC_TOKEN_STRANGER_EXAMPLE|status 401"):
                 policy.begin(("player_1",), 0)
             policy.close()
         server.shutdown()
@@ -248,7 +248,7 @@ def test_a_program_that_does_not_reply_is_overdue_and_soon_not_asked_any_more(sp
             policy.begin(("player_1",), 0)
             with pytest.raises(PolicyTimeoutError, match=r"did not reply within 0\.2 s"):
                 policy.act(a_turn())
-            with pytest.raises(PolicyError, match="has no episode any more"):
+            with pytest.raises(PolicyError, match="no longer has this episode"):
                 policy.act(a_turn())
         before = len(kind.calls)
         with pytest.raises(PolicyError, match=r"no attempt is made for another \d+\.\d s after 2 failures in a row"):

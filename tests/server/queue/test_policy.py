@@ -93,7 +93,7 @@ def test_a_run_that_never_fits_blocks_nobody() -> None:
     impossible = Demand("impossible", gpus=4, queued_at=1.0)
     limits = replace(WIDE, gpus=1)
     assert choose([impossible, Demand("possible", queued_at=2.0)], [], limits) == ["possible"]
-    assert too_much(impossible, limits) == "it asks for 4 GPUs, and this server may use 1"
+    assert too_much(impossible, limits) == "it requests 4 GPUs, and this server may use 1"
 
 
 def test_a_run_that_wants_more_cores_than_there_are_runs_alone() -> None:
@@ -128,7 +128,7 @@ def test_each_reason_to_wait_is_said() -> None:
         (Demand("x", cores=2), 0, [some], "It needs 2 of 4 cores, and 3 are in use."),
         (Demand("x", gpus=0.5), 0, [some], "It needs 0.5 of 1 GPUs, and others use them."),
         (Demand("x", memory_mb=700), 0, [some], "It needs 700 MB of memory, and others use it."),
-        (Demand("x", gpus=2), 0, [], "It can never start here: it asks for 2 GPUs, and this server may use 1."),
+        (Demand("x", gpus=2), 0, [], "It can never start here: it requests 2 GPUs, and this server may use 1."),
     ):
         assert why_waiting(demand, before, running, limits) == words
     one = QueueLimits(runs=1, cores=4, memory_mb=2000, gpus=1)

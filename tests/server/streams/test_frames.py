@@ -163,6 +163,6 @@ def test_a_client_sees_pictures_of_a_run_on_a_server(home: Path) -> None:
         other = Trainer(home).submit(toy(), start=False)
         broken = client.run(other.id).pictures(FrameRequest())
         server.kill()
-        with pytest.raises(MosaicError, match="The server sends no more pictures"):
+        with pytest.raises(MosaicError, match="The server has stopped sending pictures"):
             eventually(lambda: broken.newest() is not None, "the end")
         broken.close()

@@ -105,4 +105,4 @@ def test_a_preset_promises_its_result_only_for_what_was_tried(mosaic):
         said = " ".join(mosaic(*asked, *words).err.split())
         assert "come from the preset for gym/CartPole-v1" in said
         assert "seeds reach" not in said
-        assert "its result is not promised here" in said
+        assert "its result is not guaranteed here" in said

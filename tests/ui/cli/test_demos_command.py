@@ -82,7 +82,7 @@ def test_imports_and_exports(mosaic: Any, tmp_path: Path) -> None:
         (("drop", "pole"), "nothing was changed. To delete it, type: mosaic demos delete pole"),
         (("import", "nothing"), "'nothing' is not a dataset. Name demo:NAME"),
         (("import", "minari:nothing-v0"), "There is no Minari dataset named 'nothing-v0' on this machine."),
-        (("import", "x.zip", "--env", "gym/CartPole-v1"), "says itself in which env it was recorded"),
+        (("import", "x.zip", "--env", "gym/CartPole-v1"), "already names the env in which it was recorded"),
         (("import", "nothing.zip"), "There is no file 'nothing.zip'."),
         (("drop", "pole", "--episode", "0", "--last", "1"), "leave out one of them"),
         (("delete", "../x"), "'../x' cannot name a demonstration: use 2 to 80 letters"),

@@ -46,5 +46,5 @@ def test_a_complete_request_needs_no_preset(folder, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"no export preset 'gane'\. Did you mean 'game'"):
         with_export_preset(typed, ProjectOptions(preset="gane"))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="Name a run and a place to write to: mosaic export RUN --out PATH"):
+    with pytest.raises(InputError, match="Name a run and an output path: mosaic export RUN --out PATH"):
         with_export_preset(TypedExport("mine"), HERE)

@@ -156,11 +156,11 @@ def test_the_last_picture_stays_and_trouble_is_shown():
     pane.look()
     pane.look()
     assert "step 5 · return 2.5" in drawn(pane.render(80, 12))
-    source.error = MosaicError("The server sends no more pictures: gone.")
+    source.error = MosaicError("The server has stopped sending pictures: gone.")
     pane.look()
     text = drawn(pane.render(80, 12))
     assert "step 5" in text
-    assert "The server sends no more pictures: gone." in text
+    assert "The server has stopped sending pictures: gone." in text
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(60, 40), (80, 24), (120, 34), (250, 60)])

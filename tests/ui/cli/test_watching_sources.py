@@ -42,7 +42,7 @@ def test_a_source_that_is_not_there_is_refused(sources, text):
 def test_the_view_names_the_sources():
     assert sources_note((), None) == ""
     assert sources_note(("env-runner-1", "env-runner-2"), None) == (
-        "Pictures: env-runner-1, env-runner-2, evaluation. Shown: whichever is active. Another: --source NAME."
+        "Pictures: env-runner-1, env-runner-2, evaluation. Shown: the active one. Another: --source NAME."
     )
     assert "Shown: evaluation." in sources_note(("env-runner-1", "evaluation"), "evaluation")
 

@@ -50,7 +50,7 @@ async def test_stop_says_what_it_did_in_the_state_of_the_run():
         await pilot.press("down")
         await until(pilot, "Number 1 in the queue. Two runs are running.")
         await pilot.press("s")
-        await until(pilot, "run-b is taken from the queue")
+        await until(pilot, "run-b was removed from the queue")
         await pilot.press("down", "s")
         await until(pilot, "run-a has ended already: it is finished")
         assert backend.asked == [("stop", "run-b")]
@@ -83,7 +83,7 @@ async def test_a_project_is_created_opened_renamed_and_removed():
         await pilot.press("ctrl+end", "i")
         await until(pilot, "Project lake", "/lake", "env = ")
         await pilot.press("escape", "enter")
-        await until(pilot, "The form holds what lake says", "gym/Lake")
+        await until(pilot, "The form shows the settings of lake", "gym/Lake")
         await pilot.press("escape", "shift+tab", "ctrl+end", "u", *["backspace"] * 4, *"demo", "enter")
         await until(pilot, "There is a project named 'demo' already")
         await pilot.press("u", *["backspace"] * 4, *"pond", "enter")

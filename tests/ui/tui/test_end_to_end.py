@@ -30,7 +30,7 @@ def test_create_train_watch_stop_export_quit_and_reopen(tmp_path):
         shell.keys("o")
         shell.until("Load a preset", "noughts")
         shell.keys("Enter")
-        shell.until("The form holds what noughts")
+        shell.until("The form shows the settings of noughts")
         shell.keys(*["Down"] * 6)  # the cursor passes over headings
         shell.until("Stop after this many environment steps")
         shell.keys("Enter")

@@ -39,7 +39,7 @@ async def test_an_export_is_cancelled_and_deleted():
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         await pilot.press("s")
-        await until(pilot, "Select an export that is under way first")
+        await until(pilot, "Select an active export first")
         await pilot.press("t")
         await until(pilot, "lake-2 running")
         await pilot.press("s")

@@ -38,7 +38,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 def test_without_a_token_a_person_is_asked_for_it(client: TestClient) -> None:
     answer = client.get("/runs", headers=PAGE)
     assert answer.status_code == 401
-    assert "This page opens with a token." in answer.text
+    assert "This page requires a token." in answer.text
     assert "mosaic serve" in answer.text
     assert "set-cookie" not in answer.headers
 
@@ -52,7 +52,7 @@ def test_without_a_token_a_program_is_told_so_in_json(client: TestClient) -> Non
 def test_a_wrong_token_opens_nothing(client: TestClient) -> None:
     answer = client.get("/", params={"token": WRONG}, headers=PAGE)
     assert answer.status_code == 401
-    assert "not the one of this server" in answer.text
+    assert "not valid for this server" in answer.text
     assert "set-cookie" not in answer.headers
 
 

@@ -170,7 +170,7 @@ def test_sockets_open_only_to_who_has_the_token(chromium: Browser, tab: Tab, ser
     for context in (stranger, wrong):
         page = context.new_page()
         page.goto(f"{server.url}/play?match={match_id}")
-        expect(page.get_by_role("heading")).to_have_text("This page opens with a token.")
+        expect(page.get_by_role("heading")).to_have_text("This page requires a token.")
         assert [page.evaluate(SOCKET_CODE, each) for each in sockets] == ["closed", "closed"]
         context.close()
     page = tab.open("/")

@@ -71,7 +71,7 @@ class Guard:
         headers = Headers(scope=scope)
         host = _only(headers, "host")
         if not self._hosts.allow(host):
-            raise RefusedError(421, "This server does not accept requests under that name.")
+            raise RefusedError(421, "This server does not accept requests for that host name.")
         origins = headers.getlist("origin")
         if origins and not (len(origins) == 1 and same_origin(origins[0], host)):
             raise RefusedError(403, "Requests from the pages of other sites are refused.")

@@ -1,4 +1,4 @@
-"""Allowed host names of a server, so that a foreign page cannot reach it through a name of the page's own."""
+"""Allowed host names of a server, which prevent foreign pages from reaching it by DNS rebinding."""
 
 from __future__ import annotations
 

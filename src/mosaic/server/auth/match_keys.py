@@ -63,7 +63,9 @@ class Access:
                 viewer.holds.add(agent)
                 self.held.add(agent)
                 return
-        raise InputError("This link's key belongs to another match: you watch, or play an agent that no person holds.")
+        raise InputError(
+            "The key in this link belongs to another match: you can watch, or play an agent that no person holds."
+        )
 
     def hold(self, viewer: Viewer, agents: Iterable[AgentID]) -> None:
         """Assign to a viewer those of the agents that no person holds; the viewer can reclaim them with their keys."""

@@ -46,7 +46,7 @@ class ProgramRule:
 
     def check_place(self, path: str) -> None:
         """Check a file or folder that a request wants written; a program could be replaced there."""
-        self._refuse([f"out={path}, a place outside of the server's own folders"])
+        self._refuse([f"out={path}, a path outside the server's own folders"])
 
     def check_checkpoint(self, reference: str) -> None:
         """Check a checkpoint that a request names by its path; what is there may hold pickles, and its env be code."""

@@ -46,7 +46,7 @@ def read_token(home: Path) -> str:
             )
         token = file.read().strip()
     if len(token) < 16:
-        raise MosaicError(f"'{path}' holds no token. Delete it; the next `mosaic serve` makes a new one.")
+        raise MosaicError(f"'{path}' contains no token. Delete it; the next `mosaic serve` makes a new one.")
     return token
 
 

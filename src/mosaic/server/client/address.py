@@ -57,7 +57,7 @@ def _first_token(url: str, variable: str, known: Iterable[str | None], home: Pat
     if is_local(url):
         return read_token(default_home() if home is None else home)
     raise InputError(
-        f"'{url}' wants a token: set {variable} to what the file 'token' in the server's $MOSAIC_HOME holds."
+        f"'{url}' requires a token: set {variable} to what the file 'token' in the server's $MOSAIC_HOME holds."
     )
 
 

@@ -91,7 +91,7 @@ class HttpPolicyController:
 
     def act(self, turn: Turn) -> dict[AgentID, Action]:
         if not self._episode:
-            raise self._failure("has no episode any more; start another one")
+            raise self._failure("no longer has this episode; start another one")
         fields: Fields = {"episode_id": self._episode, "observation": self._form(turn.observations)}
         if turn.action_masks:
             fields["action_mask"] = self._form(turn.action_masks)

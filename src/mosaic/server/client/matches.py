@@ -134,7 +134,9 @@ class ServerMatch:
             return self._socket.recv()
         except ConnectionClosed as closed:
             end = closed.rcvd
-            raise MatchOverError(end.reason if end and end.reason else f"The server is gone: {closed}") from closed
+            raise MatchOverError(
+                end.reason if end and end.reason else f"The connection to the server was lost: {closed}"
+            ) from closed
 
     def send(self, message: Mapping[str, Json]) -> None:
         from websockets.exceptions import ConnectionClosed

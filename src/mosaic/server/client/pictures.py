@@ -51,6 +51,8 @@ class RemotePictures:
     def _end(self, closed: ConnectionClosed) -> None:
         end = closed.rcvd
         if end is None or end.code != ENDED_CODE:
-            raise MosaicError(f"The server sends no more pictures: {end.reason if end and end.reason else closed}.")
+            raise MosaicError(
+                f"The server has stopped sending pictures: {end.reason if end and end.reason else closed}."
+            )
         self._over = True
         self.state = "finished" if end.reason in (State.FINISHED, State.STOPPED) else "writer died"

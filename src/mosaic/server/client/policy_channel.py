@@ -26,11 +26,11 @@ Fields: TypeAlias = dict[str, Any]
 
 
 class EpisodeLostError(CallError):
-    """Episode that the server does not know any more: it was started again, or dropped the episode. Start another."""
+    """Error for an episode that the server no longer knows: it was restarted, or dropped the episode. Start another."""
 
 
 class PolicyServerTimeoutError(MosaicError):
-    """Reply that did not come in time."""
+    """Error for a reply that did not arrive in time."""
 
 
 class Channel:

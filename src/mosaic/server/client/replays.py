@@ -57,7 +57,7 @@ class ProcessReplay:
         return found
 
     def play_on(self, step: int, agents: Mapping[str, str]) -> MatchLink:
-        """Play in another process; it says why it cannot begin when its first message is awaited."""
+        """Play in another process; a failure to begin is raised when its first message is awaited."""
         return ProcessMatch({"replay": self._asked, "step": step, "agents": dict[str, Json](agents)}, PLAY_ON)
 
     def close(self) -> None:

@@ -109,7 +109,7 @@ class EvaluationJobs:
             self._running.pop(name, None)
 
     def _tidy(self) -> None:
-        """Make room for one more: delete the oldest with their episodes."""
+        """Delete the oldest evaluations with their episodes, to make room for one more."""
         kept = sorted(path for path in self._folder.glob("*") if _ID.fullmatch(path.name))
         for path in kept[: max(0, len(kept) - MOST_KEPT + 1)]:
             if path.name not in self._running:

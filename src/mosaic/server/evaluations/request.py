@@ -45,10 +45,8 @@ class EvaluationRequest(_Asked):
 
 
 class TournamentRequest(_Asked):
-    policies: tuple[Policy, ...] = Field(
-        min_length=2, max_length=20, description="Two or more policies, each named once."
-    )
-    games: int = Field(10, ge=1, le=1000, description="Games of a pair as each agent: 10 are 20 games a pair.")
+    policies: tuple[Policy, ...] = Field(min_length=2, max_length=20, description="Two or more different policies.")
+    games: int = Field(10, ge=1, le=1000, description="Games per pair and side: 10 means 20 games per pair.")
 
     @property
     def references(self) -> dict[str, str]:

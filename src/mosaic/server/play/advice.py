@@ -56,7 +56,7 @@ class Advisors:
     def consider(
         self, runner: LocalEnvRunner, turn: Turn, assignments: PolicyAssignments, before: SeenBefore
     ) -> Advice | None:
-        """Explain the turn for the agent that acts, a human one first: that is what its person wants to know."""
+        """Explain the turn for the agent that acts, preferring an agent that a person plays."""
         spec = runner.env.spec
         people = [agent for agent in turn.observations if assignments.is_human(agent)]
         agent = next(iter(people or turn.observations), None)
@@ -102,9 +102,7 @@ class Advisors:
         self._made.clear()
 
     def _reminded(self, spec: EnvSpec, agent: AgentID, policy: PolicyID, before: SeenBefore) -> PolicyController | None:
-        """Return the policy, which has seen what the agent observed before this turn if it has a memory; None if that
-        was not kept.
-        """
+        """Return the policy; one with memory first sees the earlier observations. None if they were not kept."""
         controller = self._advisor(spec, agent, policy)
         if not explains_from_memory(controller):
             return controller

@@ -133,7 +133,7 @@ def spot_at(among: Sequence[Choice], path: Path, x: float, y: float) -> str:
             return spot.id
     if any(spot.rect for spot in next_spots(among, ())):
         raise InputError("There is no legal move on that spot; the spots you can choose are marked.")
-    raise InputError("This picture is only to look at: choose with the buttons or keys.")
+    raise InputError("This picture cannot be clicked: choose with the buttons or keys.")
 
 
 def _starts(choice: Choice, path: Path) -> bool:

@@ -202,7 +202,7 @@ class CurrentEpisode:
         return bool(self.result) or (self.phase is MatchPhase.PLAYING and not self.people)
 
     def sight_of(self, mine: Collection[AgentID]) -> Sight:
-        """Return what a viewer who acts for these agents may see."""
+        """Return the sight of a viewer who acts for these agents."""
         return EVERYTHING if self.is_revealed else sight_at_screen(mine, self.acting)
 
     def is_drawn_for(self, sight: Sight) -> bool:

@@ -91,7 +91,7 @@ class EpisodeRecorder:
         return None if self._recorder is None else self._recorder.seen(agent)[:-1]
 
     def save(self, env: Env, record: Episode, *, last: bool = False) -> None:
-        """Save the match as it is, so that a later server can continue it; a fast one only now and then."""
+        """Save the match as it is, so that a later server can continue it; at intervals if it is fast."""
         state, now_s = self._state, time.monotonic()
         waits = not state.pace.real_time and any(map(state.assignments.is_human, state.episode.agents))
         due = last or waits or now_s - self._saved_at_s > SAVE_EVERY_S
@@ -132,7 +132,7 @@ class EpisodeRecorder:
             self._store_demo(record)
 
     def store(self, record: Episode) -> None:
-        """Keep an episode that has ended or was cut, where that is wanted."""
+        """Store an episode that has ended or was cut, if the match records episodes."""
         if self._kept is None or not record.env_steps:
             return
         if self._state.kept.recording:

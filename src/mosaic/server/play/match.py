@@ -168,7 +168,7 @@ class Match:
         with state.changed:
             state.check_alive()
             if len(self._orders) >= MOST_ORDERS:
-                raise InputError("This match is busy: too much was asked of it at once. Try again.")
+                raise InputError("This match is busy: it has received too many requests at once. Try again.")
             self._orders.append((do, answer))
             state.changed.notify_all()
         return answer

@@ -29,7 +29,7 @@ LONGEST_TEXT = 60
 
 
 class _StoppedError(Exception):
-    """Signal that the rest is not wanted."""
+    """Signal that the rest of the replay is not needed."""
 
 
 @dataclass

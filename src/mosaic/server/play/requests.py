@@ -29,7 +29,7 @@ LONGEST_WAIT_S = 50.0  # clients give up after a minute
 SHOWN_MOVES = 20
 
 WaitSeconds = Annotated[
-    float, Field(ge=0, le=LONGEST_WAIT_S, description="Longest wait for the other agents, in seconds.")
+    float, Field(ge=0, le=LONGEST_WAIT_S, description="Maximum wait for the other agents, in seconds.")
 ]
 
 
@@ -40,7 +40,7 @@ class Position(ResponseModel):
     env: str
     phase: MatchPhase
     episode: int
-    seed: int | None = Field(description="Null as long as it would tell what is hidden.")
+    seed: int | None = Field(description="Null while it would reveal hidden information.")
     step: int
     agent: str | None = Field(description="Agent to act for now; null while others act, or when the episode is over.")
     text: str = Field(description="What that agent observes.")

@@ -77,7 +77,7 @@ async def _listen(socket: WebSocket, feed: MatchFeed) -> None:
 
 
 def read_claims(agent: list[AgentID], match: Match, *, has_key: bool = False) -> set[AgentID]:
-    """Return the agents that a link names; `has_key`: the viewer is about to show the key of its agent.
+    """Return the agents that a link names; `has_key`: the viewer is about to present its agent's key.
 
     Without any, a game with hidden information gives its viewer the first human agent that no other viewer has: two
     people at two screens must not see each other's cards.

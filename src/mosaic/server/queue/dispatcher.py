@@ -121,7 +121,7 @@ class Dispatcher:
         running = [self._taken(run) for run in self._store.index.list(states=LIVE) if run.run_id != folder.run_id]
         if demand.run_id not in choose([demand], running, self._limits):
             raise NoRoomError(
-                f"The run {folder.run_id} does not fit beside the {len(running)} that run now. Try later."
+                f"The run {folder.run_id} does not fit beside the {len(running)} that run now. Try again later."
             )
 
     def dispatch(self) -> list[str]:

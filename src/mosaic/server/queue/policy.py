@@ -46,11 +46,11 @@ def demand_of(config: RunConfig, run_id: str, queued_at: float = 0.0, group: str
 
 
 def too_much(demand: Demand, limits: QueueLimits) -> str | None:
-    """Return why this run could not start even alone. Cores are shared: one that asks for too many just runs alone."""
+    """Return why this run could not start even alone. Cores are shared: a run that requests too many runs alone."""
     if demand.gpus > limits.gpus:
-        return f"it asks for {demand.gpus:g} GPUs, and this server may use {limits.gpus}"
+        return f"it requests {demand.gpus:g} GPUs, and this server may use {limits.gpus}"
     if demand.memory_mb > max(limits.memory_mb, UNSAID_MEMORY_MB):
-        return f"it asks for {demand.memory_mb} MB of memory, and this server may use {limits.memory_mb} MB"
+        return f"it requests {demand.memory_mb} MB of memory, and this server may use {limits.memory_mb} MB"
     return None
 
 

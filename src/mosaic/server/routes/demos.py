@@ -36,7 +36,7 @@ _UPLOAD = {
 
 class DemoList(ResponseModel):
     demonstrations: list[DemoRow] = Field(description="Newest first.")
-    problems: list[str] = Field(description="Why episodes of recordings that were interrupted could not be added.")
+    problems: list[str] = Field(description="Reasons why episodes of interrupted recordings could not be added.")
 
 
 class _Asked(BaseModel):

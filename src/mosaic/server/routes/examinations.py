@@ -13,7 +13,7 @@ from mosaic.core.errors import FormatError
 from mosaic.runners.record import load_episode
 from mosaic.server.evaluations.job import ExaminationRow
 from mosaic.server.evaluations.jobs import EvaluationJobs
-from mosaic.server.evaluations.ladder import Ladder, read_ladder
+from mosaic.server.evaluations.ratings import EnvRatings, read_ratings
 from mosaic.server.evaluations.request import MODELS, Kind, parse_request
 from mosaic.server.play.registry import Matches
 from mosaic.server.schemas import ResponseModel
@@ -33,9 +33,9 @@ def routes(examinations: EvaluationJobs, matches: Matches) -> APIRouter:
         _add(router, kind, examinations, matches)
 
     @router.get("/ladder")
-    def ladder(env: Annotated[str, Query(min_length=1, max_length=500)]) -> Ladder:
+    def ladder(env: Annotated[str, Query(min_length=1, max_length=500)]) -> EnvRatings:
         """Rate policies and people by all tournaments, evaluations and recorded matches of an env on this server."""
-        return read_ladder(env, examinations, matches.kept.all())
+        return read_ratings(env, examinations, matches.kept.all())
 
     return router
 

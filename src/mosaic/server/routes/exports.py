@@ -23,7 +23,7 @@ MOST_AT_ONCE = 2  # each takes a core, and torch much memory
 _BODY = {
     "requestBody": {
         "required": True,
-        "description": "What to export; GET /schemas/export describes it.",
+        "description": "Export to start; GET /schemas/export describes it.",
         "content": {"application/json": {"schema": {"type": "object", "additionalProperties": True}}},
     }
 }
@@ -76,7 +76,7 @@ def routes(context: ServerContext) -> APIRouter:
     @router.get("/exports/{ref}/log")
     def log_of_export(
         ref: str,
-        after: Annotated[int | None, Query(ge=0, lt=2**63, description="Byte to begin at; else the end.")] = None,
+        after: Annotated[int | None, Query(ge=0, lt=2**63, description="Byte to begin at; default: the end.")] = None,
         size: Annotated[int, Query(ge=1, le=1_000_000, description="Most bytes.")] = 65_536,
         stream: Annotated[Stream, Query(description="Which output of the export.")] = "stdout",
     ) -> LogPart:

@@ -14,7 +14,7 @@ from mosaic.store.views import CurvePoints, LogPart, UsagePoints, curve_of, log_
 from mosaic.telemetry.curves.curves import Axis, Curves
 from mosaic.telemetry.events.reader import read_events
 
-Seq = Annotated[int, Query(ge=0, lt=2**63, description="Only what came after this one.")]
+Seq = Annotated[int, Query(ge=0, lt=2**63, description="Return only events after this one.")]
 Bound = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
@@ -52,9 +52,7 @@ def routes(context: ServerContext) -> APIRouter:
     @router.get("/log")
     def log(
         ref: str,
-        after: Annotated[
-            int | None, Query(ge=0, lt=2**63, description="Byte to begin at; the end's, if not said.")
-        ] = None,
+        after: Annotated[int | None, Query(ge=0, lt=2**63, description="Byte to begin at; default: the end.")] = None,
         size: Annotated[int, Query(ge=1, le=1_000_000, description="Most bytes.")] = 65_536,
         stream: Annotated[Stream, Query(description="Which output of the worker.")] = "stdout",
     ) -> LogPart:

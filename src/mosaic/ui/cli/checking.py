@@ -179,7 +179,7 @@ def describe_observation(observation: Observation) -> str:
 
 
 def print_report(report: EnvReport) -> None:
-    """Print what a check found in an env that keeps the contract."""
+    """Print the results for an env that passes the contract check."""
     columns = ["agent", "steps", "return", "end", "observation", "action"]
     rows = [
         [a.agent, a.env_steps, f"{a.episode_return:.3f}", a.end or "still there", a.observation, a.action]

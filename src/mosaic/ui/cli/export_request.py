@@ -39,7 +39,7 @@ def with_export_preset(request: TypedExport, options: ProjectOptions) -> TypedEx
     if project is None:
         if not request.is_complete:
             raise InputError(
-                "Name a run and a place to write to: mosaic export RUN --out PATH. In a project neither is needed: "
+                "Name a run and an output path: mosaic export RUN --out PATH. In a project neither is needed: "
                 "mosaic projects create"
             )
         return request

@@ -95,7 +95,7 @@ def camera_for(video: Path | None, fps: float | None, episodes: int = 1) -> Film
 
 @contextmanager
 def demo_recorder(demo: str | None, runner: LocalEnvRunner) -> Iterator[Callable[[Turn], None]]:
-    """Yield a function that is shown every Turn; the episode is then added, what was played before Ctrl-C too."""
+    """Yield a function that receives every Turn; the episode is added afterwards, even if Ctrl-C ends it early."""
     if demo is None:
         yield lambda turn: None
         return

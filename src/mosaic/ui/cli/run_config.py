@@ -114,7 +114,7 @@ def _mention_preset(configured: ResolvedConfig) -> None:
     different = departures(configured.asked, preset, configured.usual_policies)
     result = preset.backing.result
     if different:
-        result = f"tried with other settings, so its result is not promised here; different: {', '.join(different)}"
+        result = f"tried with other settings, so its result is not guaranteed here; different: {', '.join(different)}"
     note(
         f"Options that you left open come from the preset for {preset.env} ({result}). "
         "Without it: --set training.preset=false"
@@ -155,7 +155,7 @@ def unsaved_work(details: RunDetails) -> str | None:
     lost = f"What it did after {saved} is lost" if saved else "It has no checkpoint: everything it did is lost"
     return (
         f"The run {details.run_id} did not stop by itself: {details.reason}. {lost}. "
-        "A run that needs longer to save can be given it: mosaic runs stop RUN --patience SECONDS"
+        "To give a run more time to save: mosaic runs stop RUN --patience SECONDS"
     )
 
 

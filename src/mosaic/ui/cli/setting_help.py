@@ -64,7 +64,7 @@ def _field(path: str) -> FieldInfo:
     from mosaic.runs.tuning.plan import TuneSettings
 
     section, _, name = path.rpartition(".")
-    models = {"": RunConfig, "tune": TuneSettings, "request": ExportRequest}
+    models: dict[str, type[BaseModel]] = {"": RunConfig, "tune": TuneSettings, "request": ExportRequest}
     model = models[section] if section in models else RunConfig.model_fields[section].annotation
     assert isinstance(model, type)
     assert issubclass(model, BaseModel)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from mosaic.ui.cli.backend import BackendRun
 
 _SETTING = "Setting"
-_NAME, _TAGS, _NOTE = "Name", "Tags, with blanks between", "Note"
+_NAME, _TAGS, _NOTE = "Name", "Tags, separated by spaces", "Note"
 _ENDED = ("finished", "stopped", "failed")
-_STOPPED = {"queued": "is taken from the queue", "lost": "has no processes any more"}
+_STOPPED = {"queued": "was removed from the queue", "lost": "has no processes any more"}
 
 
 class RunCommands:

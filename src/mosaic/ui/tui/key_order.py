@@ -74,7 +74,7 @@ class KeyOrder:
         return True
 
     def drop(self, held: object) -> None:
-        """Forget the keys that waited: what they were for is not shown."""
+        """Drop waiting keys: the dialog they were typed for is not shown."""
         if held in self._holds:
             self._holds.remove(held)
             self._waiting.clear()

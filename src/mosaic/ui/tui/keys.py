@@ -51,7 +51,7 @@ OF_TABS = {
         KeyMeaning("a", "advanced", "Advanced", "Show or hide the advanced settings"),
         KeyMeaning("o", "load", "Load", "Load a preset of a project, or a file"),
         KeyMeaning("w", "save", "Save as", "Save the settings as a preset or as a file"),
-        KeyMeaning("backspace", "reset", "Reset", "Take back the setting: return it to its default"),
+        KeyMeaning("backspace", "reset", "Reset", "Reset the setting to its default"),
     ),
     "metrics": (
         KeyMeaning("up", "step_chart(-1)", "Previous chart", "Show the chart before this one", hinted=False),
@@ -74,10 +74,8 @@ OF_TABS = {
         KeyMeaning("E", "evaluate", "Evaluate", "Evaluate the players, hold a tournament, or show earlier results"),
         KeyMeaning("o", "replay", "Replay", "Replay a recorded episode, or one of a demonstration"),
         KeyMeaning("j", "move", "Type a move", "Type a move by its name, or an action by its number", hint="move"),
-        KeyMeaning(
-            "backspace", "undo", "Take back", "Take back your last move, and what policies replied", hint="undo"
-        ),
-        KeyMeaning("h", "players", "Players", "Give an agent to another player, take one over, or swap sides"),
+        KeyMeaning("backspace", "undo", "Take back", "Undo your last move and the policies' replies", hint="undo"),
+        KeyMeaning("h", "players", "Players", "Assign another player to an agent, take one over, or swap sides"),
         KeyMeaning("period", "step", "One step", "Pause, and take one step", hint="step"),
         KeyMeaning("less_than_sign", "slower", "Slower", "Half as many steps per second", hint=""),
         KeyMeaning("greater_than_sign", "faster", "Faster", "Twice as many steps per second", hint="pace"),
@@ -85,13 +83,15 @@ OF_TABS = {
     ),
     "export": (
         KeyMeaning("t", "start", "Start", "Start the export"),
-        KeyMeaning("space", "mark", "Mark", "Leave a policy out, or take it in again"),
+        KeyMeaning("space", "mark", "Mark", "Exclude a policy, or include it again"),
         KeyMeaning("w", "save_files", "Save files", "Write the files of the selected export to a folder"),
     ),
     "runs": (
         KeyMeaning("space", "mark", "Mark", "Mark the run for a comparison, at most 6"),
         KeyMeaning("c", "compare", "Compare", "Show the marked runs in one chart, and in which settings they differ"),
-        KeyMeaning("H", "hide", "Hide", "Hide the run from lists, or list it again; the filter hidden shows them"),
+        KeyMeaning(
+            "H", "hide", "Hide", "Hide the run from lists, or show it again; the filter hidden shows hidden runs"
+        ),
     ),
 }
 SHOWN_AS = {

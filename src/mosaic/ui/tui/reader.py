@@ -61,7 +61,7 @@ class Reader(Generic[T]):
         self.poke()
 
     def rest(self) -> None:
-        """Read nothing until the next start."""
+        """Stop reading until the next start."""
         self._resting = True
 
     def poke(self) -> None:

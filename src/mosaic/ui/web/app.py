@@ -106,7 +106,7 @@ class _PageRequest:
 
 
 def _login_form(*, wrong: bool) -> HTMLResponse:
-    said = "That token is not the one of this server." if wrong else "This page opens with a token."
+    said = "That token is not valid for this server." if wrong else "This page requires a token."
     return HTMLResponse(_PAGE.replace("SAID", said), 401, {"Referrer-Policy": "no-referrer"})
 
 

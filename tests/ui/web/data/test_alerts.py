@@ -49,7 +49,7 @@ def test_a_loss_that_is_not_a_number_is_named_and_stays_known() -> None:
     broken, sound = iteration(500, value_loss=None, entropy=0.1), iteration(900, value_loss=1.0, entropy=0.1)
     assert texts(broken) == ["Value loss of left is not a number since 500 env steps"]
     assert texts(broken, iteration(600)) == ["Value loss of left is not a number since 500 env steps"]
-    assert texts(broken, sound) == ["Numbers of the learner were not numbers at 500 env steps"]
+    assert texts(broken, sound) == ["Metrics of the learner were not finite at 500 env steps"]
     assert texts(broken, {"kind": "resumed", "from_env_steps": 400}, sound) == []
     assert texts(sound) == []
     both = iteration(500, value_loss=None, entropy=None)

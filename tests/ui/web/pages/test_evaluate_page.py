@@ -188,7 +188,7 @@ def test_what_cannot_be_asked_is_said_at_once(api: TestClient) -> None:
     status, text = refused("/tournament")
     assert (status, text.partition(".")[0]) == (
         400,
-        "The setting 'policies' is missing: Two or more policies, each named once",
+        "The setting 'policies' is missing: Two or more different policies",
     )
     status, text = refused("/evaluate", agents={"*": "random"}, episode=3)
     assert "Did you mean 'episodes'?" in text

@@ -252,7 +252,7 @@ def test_a_game_in_real_time_may_wait_instead(tab: Tab, server: WebServer) -> No
     page = tab.open("/play?env=gym/CartPole-v1")
     expect(page.get_by_label("Policy of agent_0", exact=True)).to_be_visible()
     page.get_by_label("Pace", exact=True).click()
-    page.get_by_role("option", name="it waits for me").click()
+    page.get_by_role("option", name="wait for my action").click()
     page.get_by_role("button", name="Play", exact=True).click()
     page.wait_for_selector(PICTURE)
     match_id = page.url.partition("match=")[2]

@@ -96,7 +96,7 @@ def test_alerts_stay_after_the_end(tab: Tab, server: WebServer) -> None:
     expect(page.locator(".r-alert")).to_have_count(4)
     for words in (
         "The entropy of learner is almost 0: it no longer explores",
-        "Numbers of the learner were not numbers at 700 env steps",
+        "Metrics of the learner were not finite at 700 env steps",
         "No env step was taken for 1 min 31 s at 600 env steps",
         "The return fell from ",
     ):

@@ -178,7 +178,7 @@ def test_a_queued_run_says_its_place_and_why_it_waits(tab: Tab, phone: Tab, serv
     expect(stage).to_have_text("Number 2 in the queue. 1 run will start first.")
     page = tab.open(f"/runs/{waiting[0]}")
     expect(stage).to_have_text("Number 1 in the queue. It needs 60,000 MB of memory, and others use it.")
-    page.get_by_role("button", name="Take it out of the queue").click()
+    page.get_by_role("button", name="Remove from the queue").click()
     expect(page.locator(".m-crumb .m-pill")).to_have_text("stopped")
     run.stop(patience_s=1.0)
     page = tab.open(f"/runs/{waiting[1]}")

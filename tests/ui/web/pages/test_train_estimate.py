@@ -54,7 +54,7 @@ def test_a_former_run_says_how_long_it_will_take() -> None:
 def test_nothing_is_made_up_where_nobody_knows() -> None:
     assert pace_of("before", run_of((0.0, 8.0)), {}, now=9.0) is None
     assert pace_of("before", run_of((0.0, 8.0), env_steps=0), {"env_steps_per_s": 5.0}, now=9.0) is None
-    assert "no such run has ended here yet" in time_words(config(total_timesteps=10), None, 1)
+    assert "no comparable run has ended here yet" in time_words(config(total_timesteps=10), None, 1)
 
 
 def test_only_a_run_of_the_same_kind_says_how_long_it_will_take(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.ui.web.data.test_draft_files import FULL
 from tests.ui.web.web_kit import SCREENSHOTS, Tab, keep_picture
 
 TEXT = "Configuration of the run"
-APPLIED = "The form now holds what the file says."
+APPLIED = "The form now shows the settings of the file."
 FIRST = {"YAML": re.compile("^[a-z_]+:"), "TOML": re.compile(r"^[a-z_\[]+"), "JSON": re.compile("^{")}
 TOML = """
 seed = 7

@@ -57,7 +57,7 @@ def test_advice_is_followed_by_pressing_a_button(tab: Tab) -> None:
     page.get_by_role("button", name="Use parameter sharing").click()
     expect(start).to_be_enabled()
     expect(page.locator(".m-kv").first).to_contain_text("parameter sharing")
-    expect(page.get_by_role("button", name="All share one")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("button", name="One for all")).to_have_attribute("aria-pressed", "true")
     expect(page.get_by_label("Name of the run")).to_have_attribute("placeholder", "connect-four-ppo")
     tab.check()
 

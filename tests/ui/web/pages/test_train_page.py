@@ -289,7 +289,7 @@ def test_presets_rewrite_the_rows_and_a_row_may_leave_them(tab: Tab) -> None:
     page.get_by_role("option", name="random", exact=True).click()
     expect(command).to_contain_text("--agent agent_0=random")
     expect(page.locator(".t-agent").last).to_contain_text("plays only")
-    page.get_by_role("button", name="All share one").click()
+    page.get_by_role("button", name="One for all").click()
     expect(command).not_to_contain_text("--agent")
     tab.check()
 

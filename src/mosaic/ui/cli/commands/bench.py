@@ -20,7 +20,7 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="[BENCHMARK[:ROW]]…",
-            help="Those of --list, or one row such as ppo:a2c; none: all.",
+            help="Benchmarks from --list, or one row such as ppo:a2c; default: all.",
             show_default=False,
         ),
     ] = None,
@@ -56,7 +56,7 @@ def bench(
             print_json({each.name: {"what": each.summary, "rows": each.rows} for each in programs})
         else:
             cells = [(each.name, each.summary, ", ".join(each.rows)) for each in programs]
-            print_table(f"{len(programs)} benchmarks", ["benchmark", "what it measures", "rows"], cells)
+            print_table(f"{len(programs)} benchmarks", ["benchmark", "measures", "rows"], cells)
         return
     _make_folder(out)
     absent = packages.missing(folder.parent)

@@ -91,7 +91,7 @@ def _cells(env: EnvDescription, separator: str) -> list[str]:
 
 
 def workers(json: JsonOption = False) -> None:
-    """List the workers that train, and what each can do."""
+    """List the workers with their algorithms and capabilities."""
     from mosaic.core.plugins import plugins
     from mosaic.ui.cli.output import out, print_json, print_table
     from mosaic.workers.registry import load_worker
@@ -146,7 +146,7 @@ def policies(json: JsonOption = False) -> None:
         [row["usage"], f"{row['help']} Not installed: {row['install']}" if row["install"] else row["help"]]
         for row in rows
     ]
-    print_table(f"{len(rows)} policies", ["policy", "what it does"], cells, whole=0)
+    print_table(f"{len(rows)} policies", ["policy", "description"], cells, whole=0)
     note("Give one to an agent: --agent player_0=random, or to all: --agent '*=random'")
 
 
@@ -240,5 +240,5 @@ def doctor(
             rows = [[f.id.removeprefix("extra "), f.detail, f.install or ""] for f in options]
             print_table(not_installed(len(options)), ["what", "detail", "to install"], rows)
     if bad := [finding for finding in needed if not finding.ok]:
-        complain("Not in order: " + "; ".join(f"{one.id} ({one.detail}): {one.install}" for one in bad))
+        complain("Missing or broken: " + "; ".join(f"{one.id} ({one.detail}): {one.install}" for one in bad))
         raise typer.Exit(1)

@@ -206,7 +206,7 @@ def import_(
         ),
     ],
     name: Annotated[
-        str | None, typer.Option("--name", help="Demonstration to add it to.", show_default="from the source")
+        str | None, typer.Option("--name", help="Demonstration to add the episodes to.", show_default="from the source")
     ] = None,
     env: Annotated[
         str | None, typer.Option("--env", help="Env of a Minari dataset that Mosaic did not record.")
@@ -229,7 +229,7 @@ def import_(
         raise InputError("--set changes the env of a Minari dataset: add --env ENV.")
     path = Path(source)
     if env is not None and (path.suffix in (".json", ".zip")):
-        raise InputError(f"'{source}' says itself in which env it was recorded: leave --env out.")
+        raise InputError(f"'{source}' already names the env in which it was recorded: leave --env out.")
     with _demos(server) as demos:
         if path.suffix == ".json":
             demo = _import_episode(demos, path, name, server)

@@ -81,7 +81,7 @@ def export(
         name = asked.run if algo is None else f"{asked.run},algo={algo}"
         which: str | int = asked.checkpoint or "latest"
     elif env is not None or algo is not None:
-        raise InputError("--env and --algo belong to checkpoint:PATH of another program: a run names its own.")
+        raise InputError("--env and --algo apply only to checkpoint:PATH of another program: a run names its own.")
     else:
         name, which, named = parse_run_reference(f"{asked.run.removeprefix('run:')}@{asked.checkpoint or 'latest'}")
         assert named is None

@@ -32,7 +32,7 @@ def play(
     record: Annotated[bool, typer.Option("--record", help="Record the episode, for mosaic replay.")] = False,
     out_file: Annotated[
         Path | None,
-        typer.Option("--out", help="File to record it in (with --record).", show_default="ENV-SEED.episode.json"),
+        typer.Option("--out", help="File for the recording (with --record).", show_default="ENV-SEED.episode.json"),
     ] = None,
     demo: DemoOption = None,
     settings: SetOption = [],  # noqa: B006 - Typer copies it

@@ -35,7 +35,10 @@ def serve(
     ] = False,
     pages: Annotated[bool, typer.Option("--pages/--no-pages", help="Serve the web app, or only the HTTP API.")] = True,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return once a server listens in the background; start one if none does.")
+        bool,
+        typer.Option(
+            "--detach", help="Start a server in the background unless one is running, and return once it listens."
+        ),
     ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="With --detach: print address, process id and token as JSON.")

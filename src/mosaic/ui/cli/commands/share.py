@@ -99,7 +99,7 @@ def push(
         path = Path(what).expanduser()
         if is_bundle(path):
             if policy or checkpoint != "latest" or license is not None:
-                raise InputError(f"'{path}' is a bundle already: leave --policy, --checkpoint and --license out.")
+                raise InputError(f"'{path}' is already a bundle: leave --policy, --checkpoint and --license out.")
         else:
             path = Path(folder) / "bundle"
             _bundle(what, path, policy, checkpoint, BundleSettings(license=license), False, on_step)

@@ -232,5 +232,5 @@ def _run(folder: SearchFolder, json: bool) -> None:
         show_outcome(document)
     if document["best"] is None:
         reasons = [trial["reason"] for trial in document["trials"] if trial["reason"]]
-        first = f" The first: {reasons[0]}" if reasons else ""
+        first = f" The first reason: {reasons[0]}" if reasons else ""
         raise MosaicError(f"No trial of the search {folder.search_id} has a result.{first}")

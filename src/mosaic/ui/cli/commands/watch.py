@@ -242,4 +242,4 @@ def sources_note(sources: Sequence[str], shown: str | None) -> str:
     from mosaic.telemetry.frames.sources import EVALUATION
 
     known = ", ".join(dict.fromkeys((*sources, EVALUATION)))  # evaluations come and go
-    return f"Pictures: {known}. Shown: {shown or 'whichever is active'}. Another: --source NAME."
+    return f"Pictures: {known}. Shown: {shown or 'the active one'}. Another: --source NAME."

@@ -162,15 +162,15 @@ class AppTab(Vertical):
             self.shell.show_runs([ref])
 
     def cancel(self) -> bool:
-        """Answer `stop` where it does not concern a run; return False where it does."""
+        """Handle `stop` where it does not concern a run; return False where it does."""
         return False
 
     def pause(self) -> bool:
-        """Answer `pause` where it does not concern a run; return False where it does."""
+        """Handle `pause` where it does not concern a run; return False where it does."""
         return False
 
     def rename(self) -> bool:
-        """Answer `rename` where it does not concern a run; return False where it does."""
+        """Handle `rename` where it does not concern a run; return False where it does."""
         return False
 
     def open_log(self) -> None:

@@ -65,7 +65,7 @@ class ExportTab(AppTab):
                 yield Static("History", classes="section")
                 yield KeyedTable(("state", "started", "what", "run"), id="export-history")
         yield Static("", id="export-help")
-        yield Static("[dim]Nothing was exported yet.[/]", id="export-facts")
+        yield Static("[dim]There are no exports yet.[/]", id="export-facts")
         yield Static(hint(OF_TABS["export"]) + "  [b]tab[/b] other list", classes="hint")
 
     def shown(self) -> None:
@@ -237,7 +237,7 @@ class ExportTab(AppTab):
     def cancel(self) -> bool:
         row = self._selected()
         if row is None or row.state in ENDED:
-            self.shell.say("Select an export that is under way first.", "warning")
+            self.shell.say("Select an active export first.", "warning")
         else:
             self.shell.say(f"Cancelling {row.export_id} …")
             self.shell.aside(
@@ -249,7 +249,7 @@ class ExportTab(AppTab):
     def delete(self) -> None:
         row = self._selected()
         if row is None:
-            self.shell.say("Nothing was exported yet.", "warning")
+            self.shell.say("There are no exports yet.", "warning")
             return
 
         def carry_out(sure: bool | None) -> None:
@@ -290,7 +290,7 @@ class ExportTab(AppTab):
     def _open_export(self) -> None:
         row = self._selected()
         if row is None:
-            self.shell.say("Nothing was exported yet.", "warning")
+            self.shell.say("There are no exports yet.", "warning")
             return
 
         def show(log: LogPart) -> None:

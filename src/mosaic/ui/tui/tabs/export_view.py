@@ -48,7 +48,7 @@ def help_of(key: str, fields: Sequence[SchemaField], problems: Mapping[str, str]
     if field is not None:
         return Text(f"{field.help}{f' ({field.bounds})' if field.bounds else ''}", _FAINT)
     words = {RUN: "The run that is exported.", CHECKPOINT: "The latest, the best, or any other that is kept."}
-    return Text(words.get(key, "⏎ or space leaves the policy out, or takes it in again."), _FAINT)
+    return Text(words.get(key, "⏎ or space excludes the policy, or includes it again."), _FAINT)
 
 
 def history_cells(row: ExportRow, now: float) -> Cells:
@@ -58,7 +58,7 @@ def history_cells(row: ExportRow, now: float) -> Cells:
 
 
 def report_of(row: ExportRow, *, files: bool = False) -> RenderableType:
-    """Return where an export is, or how it ended: its reason, and the comparison of each file with its policy."""
+    """Return the progress of an export, or its outcome: the reason, and the comparison of each file with its policy."""
     head = Text.assemble((row.export_id, "bold"), " ", state_text(str(row.state)))
     steps = row.request.checkpoint
     saved = f"{steps:,} env steps" if isinstance(steps, int) else steps

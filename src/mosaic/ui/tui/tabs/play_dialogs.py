@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mosaic.ui.web.data.schema_fields import SchemaField
 
 _OTHER, _FILE = "other …", "a file …"
-_SWAP, _BACK = "swap sides", "hand it back"
+_SWAP, _BACK = "swap sides", "return it to its policy"
 _MOVE = "Move, or number of the action"
 
 

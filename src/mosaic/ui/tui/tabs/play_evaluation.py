@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _PLAYERS, _TOURNAMENT = "Evaluate these players …", "Hold a tournament …"
 _EPISODES, _SEED = "Episodes", "Seed"
-_POLICIES, _GAMES = "Policies, separated by spaces", "Games of a pair, as each agent"
+_POLICIES, _GAMES = "Policies, separated by spaces", "Games per pair and side"
 _FOLLOW_S = 0.5
 _BAR = 30
 
@@ -54,7 +54,7 @@ def ask_for_evaluation(tab: PlayTab) -> None:
 def _evaluate(tab: PlayTab) -> None:
     form = tab.form
     if form is None or "human" in form.policies.values():
-        tab.shell.say("Evaluations are played by policies alone: give every agent a policy first.", "warning")
+        tab.shell.say("Only policies play evaluations: give every agent a policy first.", "warning")
         return
     agents: dict[str, Json] = dict(form.policies)
 

@@ -157,13 +157,13 @@ class RunsTab(AppTab):
         if run_id in self._marked:
             del self._marked[run_id]
         elif len(self._marked) == MOST_RUNS:
-            self.shell.say(f"At most {MOST_RUNS} runs can be told apart in one chart.", "warning")
+            self.shell.say(f"At most {MOST_RUNS} runs can be distinguished in one chart.", "warning")
         else:
             self._marked[run_id] = None
         self._fill()
 
     def action_hide(self) -> None:
-        """Leave the run out of lists, or list it again; the filter `hidden` shows those that are left out."""
+        """Hide the run from lists, or show it again; the filter `hidden` shows hidden runs."""
         row = next((row for row in self._rows if row.run_id == self._selected), None)
         if row is None:
             self.shell.say("No run is selected.", "warning")

@@ -49,7 +49,7 @@ def ask_for_settings(tab: AppTab, load: Callable[[Draft, str], None]) -> None:
     backend = tab.backend
 
     def read(work: Callable[[], Draft], name: str) -> None:
-        tab.shell.aside(work, lambda draft: load(draft, f"The form holds what {name} says."))
+        tab.shell.aside(work, lambda draft: load(draft, f"The form shows the settings of {name}."))
 
     def from_file(said: dict[str, str] | None) -> None:
         if said and said[_PATH]:
@@ -77,7 +77,7 @@ def read_settings(tab: AppTab, project: str, preset: str, load: Callable[[Draft,
 
     backend, name = tab.backend, PresetName(project, preset)
     tab.shell.aside(
-        lambda: read_preset(backend, name), lambda draft: load(draft, f"The form holds what {name.label} says.")
+        lambda: read_preset(backend, name), lambda draft: load(draft, f"The form shows the settings of {name.label}.")
     )
 
 

@@ -90,7 +90,7 @@ class TrainForm:
     def rows(self, *, advanced: bool) -> Iterator[FormRow]:
         """Yield the lines of the form; without `advanced`, the basic ones and those that were changed."""
         draft = self.draft
-        yield FormRow("env", "Method", "Environment", draft.env, "What is trained in; ⏎ lists those that are known.")
+        yield FormRow("env", "Method", "Environment", draft.env, "Environment to train in; ⏎ lists the known ones.")
         yield FormRow("worker", "Method", "Worker", draft.worker, "Plug-in that trains.")
         yield FormRow("algorithm", "Method", "Algorithm", draft.algorithm, "One of the worker's algorithms.")
         help = "How agents share policies that learn."
@@ -283,7 +283,7 @@ def _first_of_mosaic(backend: AppBackend) -> TrainForm:
 
 
 def plan_words(checked: Checked, seeds: int) -> str:
-    """Return in a line what a start would do, or why it is refused."""
+    """Return a one-line summary of the run that a start would create, or the reason why it is refused."""
     config = checked.config
     if config is None:
         return checked.error

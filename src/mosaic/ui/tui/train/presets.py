@@ -56,7 +56,7 @@ def save_settings(backend: AppBackend, draft: Draft, name: str) -> str:
     file = Path(name).expanduser()
     if file.suffix:
         if not write_once(file.absolute(), write_document(document, file.suffix).encode(), 0o644):
-            raise InputError(f"'{file}' exists already. Choose another name.")
+            raise InputError(f"'{file}' already exists. Choose another name.")
         return f"The settings are in {file}. Train with them in a shell: mosaic train --config {file}"
     project = str(draft.further.get("project", ""))
     if not project:

@@ -27,7 +27,7 @@ _CHOOSING = "[b]⏎[/b] choose   [b]esc[/b] cancel"
 
 
 class Confirm(ModalScreen[bool]):
-    """Question that only `y` affirms."""
+    """Yes/no question; only `y` means yes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "close(True)", "Yes"),

@@ -190,7 +190,7 @@ class Pages(ui.sub_pages):
     """Sub pages with helpful texts for unknown addresses and errors, in place of NiceGUI's."""
 
     def _render_404(self) -> None:
-        ui.page_title("Not here · Mosaic")
+        ui.page_title("Not found · Mosaic")
         problem(f"There is no page at {self._address}. Pages are listed beside this one; Ctrl+K finds runs too.")
 
     def _render_error(self, error: Exception) -> None:

@@ -123,7 +123,7 @@ def _field(label: str, value: str, hint: str = "", *, long: bool = False) -> ui.
 async def edit_labels(run: ActionableRun, done: Done) -> None:
     """Let the user change the name, tags and note of a run."""
     with _dialog(f"Name, tags and note of {title(run)}") as dialog:
-        name = _field("Name", run.name, f"Without a name it is called {run.run_id}")
+        name = _field("Name", run.name, f"Without a name it is shown as {run.run_id}")
         tags = _field("Tags", ", ".join(run.tags), "Separated by commas")
         note = _field("Note", run.note, long=True)
         note.props["maxlength"] = LONGEST_NOTE
@@ -165,7 +165,7 @@ async def set_hidden(run_ids: Sequence[str], hidden: bool, done: Done) -> None:
         if not await ask_or_complain(_path(run_id), {"hidden": hidden}, method="PATCH"):
             break
     else:
-        say("Hidden. The filter Hidden shows it." if hidden else "It is in lists again.")
+        say("The run is hidden. The filter Hidden shows it." if hidden else "The run is listed again.")
     await _call(done)
 
 

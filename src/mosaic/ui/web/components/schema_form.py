@@ -227,8 +227,10 @@ class JsonView:
             return
         try:
             values = read_json(text)
-            self.problem = self._form.read(values) if isinstance(values, dict) else "It should be {NAME: VALUE}."
+            self.problem = (
+                self._form.read(values) if isinstance(values, dict) else "It should be an object: {NAME: VALUE}."
+            )
         except ValueError as error:
-            self.problem = f"This is not JSON yet: {error}."
+            self.problem = f"This is not valid JSON: {error}."
         self.element.error = self.problem or None
         self._on_change()

@@ -105,7 +105,7 @@ class EventWatch:
             return [Alert("bad", f"{named[:1].upper()}{named[1:]} {verb}{since}", advice)]
         if self._broken_at is not None:
             return [
-                Alert("warn", f"Numbers of the learner were not numbers at {count(self._broken_at)} env steps", advice)
+                Alert("warn", f"Metrics of the learner were not finite at {count(self._broken_at)} env steps", advice)
             ]
         return []
 
@@ -123,7 +123,7 @@ class EventWatch:
         if seconds < STALL_S:
             return []
         said = f"No env step was taken for {duration(seconds)} at {count(steps)} env steps"
-        return [Alert("warn", said, "The env or an opponent may hang. The log says more.")]
+        return [Alert("warn", said, "The env or an opponent may be stuck. See the log.")]
 
 
 def collapse_alert(x: Sequence[float], mean: Sequence[float | None]) -> list[Alert]:
@@ -154,7 +154,7 @@ def plateau_alert(state: State, x: Sequence[float], mean: Sequence[float | None]
     if now - before > _GAIN * span:
         return []
     since = points[-1][0] - points[-third][0]
-    advice = "It may have learned what it can: evaluate it, and stop it if that is enough. Else explore more."
+    advice = "It may have converged: evaluate it, and stop it if the result is good enough. Otherwise explore more."
     return [Alert("warn", f"The return has not improved for {count(since)} env steps", advice)]
 
 

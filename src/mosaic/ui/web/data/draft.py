@@ -163,7 +163,7 @@ def choices(
         names.append(agent)
     found = {f"{LEARN}{name}": _learns(name, agent, rows) for name in dict.fromkeys(names)}
     if paradigm == "self_play":
-        found["self@-10000"] = "its own past: 10,000 env steps ago"
+        found["self@-10000"] = "its past version: 10,000 env steps ago"
     found.update(offers)
     current = rows[agent]
     return found if current in found else {**found, current: current.removeprefix(LEARN)}

@@ -90,7 +90,7 @@ def _tells(row: RunSummary) -> bool:
 
 def time_words(config: RunConfig, pace: SpeedEstimate | None, seeds: int) -> str:
     if pace is None:
-        return "not known: no such run has ended here yet"
+        return "unknown: no comparable run has ended here yet"
     steps = config.training.total_timesteps
     speed = f"{count(pace.steps_per_s)} env steps/s, as {pace.name}"
     return f"about {duration(pace.takes_s(steps))}{' each' if seeds > 1 else ''} at {speed}" if steps else speed

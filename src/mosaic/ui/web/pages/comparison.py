@@ -193,8 +193,8 @@ def sources_for(
 
 def left_out(ticked: int, drawn: int, listed: int) -> str:
     """Return a note on which selected runs are not shown, and why."""
-    chart = f"the chart shows {drawn}, more cannot be told apart" if drawn < ticked else ""
-    table = f"this table {listed}, more cannot be read" if listed < ticked else ""
+    chart = f"the chart shows {drawn}, more cannot be distinguished" if drawn < ticked else ""
+    table = f"this table {listed}, more would be unreadable" if listed < ticked else ""
     return f"Of {ticked} runs {'; '.join(filter(None, (chart, table)))}." if chart or table else ""
 
 

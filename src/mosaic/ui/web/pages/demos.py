@@ -104,7 +104,7 @@ class _Details:
                 with box("stack gap-4"):
                     self._filter(demo["agents"])
                     self._trim()
-                    with panel("Learn from it"):
+                    with panel("Use for learning"):
                         command(f"demo:{self._name}")
                         raw("The name of this dataset for learners; one agent's part is demo:NAME/AGENT.", "m-note")
 
@@ -128,7 +128,7 @@ class _Details:
 
     def _filter(self, agents: list[str]) -> None:
         self._agent = agents[0] if agents else ""
-        with panel("Keep the good ones"):
+        with panel("Keep good episodes"):
             raw("Drop all episodes in which an agent's return is lower.", "m-note")
             if len(agents) > 1:
                 select(agents, self._agent, label="Agent whose return counts", on_change=self._choose)
@@ -163,7 +163,7 @@ class _Details:
         self._least = least
 
     def _confirmed(self, text: str, consequence: str, act: Callable[[], Awaitable[None]]) -> None:
-        """Show a button that asks before it acts."""
+        """Show a button that asks for confirmation before it acts."""
         with ui.dialog() as dialog, box("m-panel").props(f'role=dialog aria-label="{escape(text)}"'), box("m-body"):
             raw(escape(f"{text}: {self._name}?"), "strong")
             raw(escape(consequence), "m-note")

@@ -36,7 +36,7 @@ _RECENT = 8
 _START = (
     ("/train", "Train", "Pick an environment, press start, watch the curve.", "sisl/multiwalker_v9"),
     ("/play", "Play", "Play against any policy, or let two policies play.", "classic/connect_four_v3"),
-    ("/evaluate", "Evaluate", "Who is better, and how sure are we?", "classic/chess_v6"),
+    ("/evaluate", "Evaluate", "Compare policies, with confidence intervals.", "classic/chess_v6"),
 )
 
 
@@ -53,7 +53,7 @@ def page(frame: PageLayout) -> None:
             with box("stack gap-4"):
                 _doctor(frame.facts)
                 with panel("From a terminal"):
-                    raw("What these pages do, as commands.", "m-note")
+                    raw("Commands that do the same as these pages.", "m-note")
                     command("mosaic demo")
                     command("mosaic train gym/CartPole-v1")
                     command("mosaic play classic/chess_v6 --agent player_0=human")

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 from nicegui import run as threads
 from nicegui import ui
 
-from mosaic.server.evaluations.ladder import Ladder, LadderRow
+from mosaic.server.evaluations.ratings import EnvRatings, RatingRow
 from mosaic.ui.web.api import ask_or_complain
 from mosaic.ui.web.components.layout import PageLayout
 from mosaic.ui.web.components.theme import clipped, env_title, title
@@ -18,8 +18,8 @@ from mosaic.ui.web.data.result_text import rank
 
 _FIRST_ENV = "classic/tictactoe_v3"
 _NO_GAMES = (
-    "No game of two policies was played here yet. Hold a tournament, evaluate one policy against another, or record a "
-    "match on the Play page."
+    "No games between two policies have been played here yet. Hold a tournament, evaluate one policy against another, "
+    "or record a match on the Play page."
 )
 _KINDS = {"person": "people", "run": "run", "policy": "policy"}
 
@@ -44,7 +44,7 @@ async def page(frame: PageLayout, env: str = "") -> None:
         reply = await ask_or_complain(f"/ladder?{urlencode({'env': chosen})}", method="GET")
         if reply is None or body.is_deleted:
             return
-        ladder = Ladder.model_validate(reply.document)
+        ladder = EnvRatings.model_validate(reply.document)
         names = {row.run_id: title(row) for row in frame.facts.rows(hidden=True)}
         if ladder.games:
             games.set_content(f"{ladder.games:,} games on this server, those with people included")
@@ -62,7 +62,7 @@ def _open(env: str | None) -> None:
         ui.navigate.to(f"/ladder?{urlencode({'env': env})}")
 
 
-def ladder_table(ladder: Ladder, names: dict[str, str]) -> str:
+def ladder_table(ladder: EnvRatings, names: dict[str, str]) -> str:
     """Return the table; `names` are those of runs by their ids."""
     rows = "".join(_row(place, row, names) for place, row in enumerate(ladder.rows, 1))
     return (
@@ -72,7 +72,7 @@ def ladder_table(ladder: Ladder, names: dict[str, str]) -> str:
     )
 
 
-def _row(place: int, row: LadderRow, names: dict[str, str]) -> str:
+def _row(place: int, row: RatingRow, names: dict[str, str]) -> str:
     run_id, at, checkpoint = row.policy.removeprefix("run:").partition("@")
     shown = {"person": "people", "run": names.get(run_id, run_id) + at + checkpoint, "policy": row.policy}
     label = clipped(shown[row.kind])

@@ -51,8 +51,8 @@ _ICONS = (
 )
 _PACES = {
     "auto": "the environment's own pace",
-    "turns": "it waits for me",
-    "real_time": "it continues while I hold keys",
+    "turns": "wait for my action",
+    "real_time": "real time, with keys held down",
 }
 _CLOCKS: dict[str, JsonObject | None] = {
     "no clock": None,
@@ -158,7 +158,7 @@ class _Setup:
                             raw("Pace", "strong")
                             select(_PACES, self._pace, label="Pace", on_change=self._choose_pace)
                             raw("Seed", "strong")
-                            self._seed = text_input("a fresh one for each match")
+                            self._seed = text_input("a new seed for each match")
                             self._seed.props["aria-label"] = "Seed"
                             raw("Clock", "strong")
                             select(list(_CLOCKS), self._clock, label="Clock of each side", on_change=self._choose_clock)

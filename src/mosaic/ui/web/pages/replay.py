@@ -75,8 +75,8 @@ async def _list(place: ui.element) -> None:
                 episode_link(row)
             if not reply.document:
                 empty('None yet. Switch on "Keep the episodes" in a match.')
-        with panel("A file of yours"):
-            raw("An episode that <code>mosaic play --record</code> or a match gave you.", "m-note")
+        with panel("Your own file"):
+            raw("An episode file from <code>mosaic play --record</code> or downloaded from a match.", "m-note")
             ui.upload(on_upload=_upload, auto_upload=True, max_files=1, label="Choose an episode file").classes("fill")
 
 

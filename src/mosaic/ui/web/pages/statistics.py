@@ -38,7 +38,7 @@ class _Found(NamedTuple):
 
 
 class StatisticsPanel:
-    """Panel that says how methods compare, or what the selection lacks for that."""
+    """Panel that compares methods, or says what the selection lacks for a comparison."""
 
     def __init__(self, facts: Facts, by: str, on_by: Callable[[str], None]) -> None:
         """Build the panel; `by` distinguishes the methods ("": the first setting that does), `on_by` gets it."""
@@ -235,7 +235,7 @@ def _env_words(env: str) -> str:
 
 
 def _notes(runs: Sequence[RunSummary], study: StudyDocument | None) -> list[str]:
-    """Return what a reader must know about these runs before believing the numbers."""
+    """Return the caveats for the statistics of these runs."""
     found = []
     if without := sum(row.score is None for row in runs):
         found.append(f"{without} of {len(runs)} runs without a score count nowhere.")

@@ -63,7 +63,7 @@ class _SearchPage:
             with box("row between wrap"):
                 self._facts = raw("", "muted")
                 self._train = box("row")
-            with panel("Options and scores", hint="a line per trial; the best one is strong"):
+            with panel("Options and scores", hint="a line per trial; the best one is bold"):
                 self._lines = raw("", "m-scroll")
             with box("m-cols").style("grid-template-columns:minmax(0,1fr) 316px"):
                 with panel("Trials", hint="best first", body="m-body tight"):
@@ -139,7 +139,7 @@ def importance_bars(found: SearchDetails) -> str:
         f'<span class="muted">{share:.0%}</span></div><div class="m-bar"><i style="width:{share:.0%}"></i></div></div>'
         for name, share in found.importance.items()
     )
-    note = "Of the order of the scores, the part that follows this option alone. With few trials much of it is chance."
+    note = "Share of the ranking of scores that this option alone explains. With few trials, much of it is chance."
     return f'{bars}<p class="m-note">{note}</p>'
 
 

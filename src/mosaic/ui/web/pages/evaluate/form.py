@@ -132,11 +132,11 @@ class EvaluationForm:
         """Show how many games a tournament has: a pair plays the number given twice, as either agent."""
         text = str(self._count.value or "").strip().replace(",", "")
         number = len(self._entrants) * (len(self._entrants) - 1) // 2
-        words = "each plays each, as either agent"
+        words = "every pair plays, each policy as either agent"
         if text.isdigit() and number:
             words = f"{2 * int(text):,} games a pair"
             words += f", {2 * int(text) * number:,} in all" if number > 1 else ""
-        self._hint.set_content(words if self.kind == "tournament" else "who acts for whom")
+        self._hint.set_content(words if self.kind == "tournament" else "policy of each agent")
 
     def _draw_entrants(self, offers: Mapping[PolicyID, str]) -> None:
         if len(self._entrants) < 2:

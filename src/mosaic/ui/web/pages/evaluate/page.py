@@ -145,7 +145,7 @@ class _EvaluatePage:
     def _earlier(self, rows: list[ExaminationRow]) -> None:
         with self._place, panel("Earlier", hint="kept with their episodes", body="m-body tight"):
             if not rows:
-                empty("Nothing was evaluated yet. Choose policies above and press Run.")
+                empty("There are no evaluations yet. Choose policies above and press Run.")
             now = time.time()
             for row in rows[:_EARLIER]:
                 link = raw(_earlier_words(row, now), "e-earlier", "a")

@@ -167,12 +167,12 @@ class _Evaluation:
                 _show_reports({policy: each.get("reports", {}) for policy, each in result["policies"].items()})
                 self._episodes = Episodes(self._row)
             with box("stack gap-4"):
-                with panel("How returns are spread") as end:
+                with panel("Distribution of returns") as end:
                     with end:
                         if len(result["agents"]) > 1:
                             select(list(result["agents"]), self._agent, label="Agent", on_change=self._choose_agent)
                     self._spread = raw("", "stack")
-                with panel("Episodes to look at"):
+                with panel("Notable episodes"):
                     competitive = any(row["wins"] is not None for row in result["agents"].values())
                     options = {"all": "All", "won": "Won", "drawn": "Drawn", "lost": "Lost"}
                     ranked = {"all": "All", "best": "Best", "worst": "Worst", "longest": "Longest"}
@@ -224,7 +224,7 @@ class Episodes:
         self._body.clear()
         with self._body:
             if not self._lines:
-                empty("There is none.")
+                empty("There are none.")
                 return
             with box("m-scroll"), box("m-table dense", "table"):
                 raw(
@@ -290,5 +290,5 @@ def _facts(result: EvaluationDocument) -> str:
 
 
 def _terminal(row: ExaminationRow) -> None:
-    with panel("Same thing in a terminal"):
+    with panel("Same evaluation from a terminal"):
         command(examine_command(row.kind, row.request), multi=True)

@@ -120,7 +120,7 @@ class _ExportPage:
         self._earlier.clear()
         with self._earlier:
             if not rows:
-                empty("Nothing was exported yet. Choose a run above and press Export.")
+                empty("There are no exports yet. Choose a run above and press Export.")
             now = time.time()
             for row in rows[:_EARLIER]:
                 link = raw(_words(row, now), "e-earlier", "a")

@@ -158,8 +158,7 @@ class _Charts:
             with box().style("padding:0 8px 8px 12px"):
                 self._plot = chart(_HEIGHT)
                 raw(
-                    "Drag over a curve to look closer, or press + and − on it; 0 shows all of it again. "
-                    "▲ marks checkpoints.",
+                    "Drag over a curve to zoom in, or press + and − on it; 0 resets the zoom. ▲ marks checkpoints.",
                     "small faint r-hint",
                 )
             self._draw_main()

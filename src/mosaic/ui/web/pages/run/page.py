@@ -75,7 +75,7 @@ class StatusStrip:
         set_html(self._split, _split(iteration))
 
     def _score(self, details: RunDetails, iteration: Iteration) -> tuple[str, str]:
-        """Return the name and value of what tells how good the policies are: in self-play not the return."""
+        """Return the name and value of the metric that measures the policies; in self-play not the return."""
         row = next((row for row in self._facts.rows(hidden=True) if row.run_id == details.run_id), None)
         if row is None or row.measure == REWARD:
             return RETURN, _reward(iteration)
@@ -177,7 +177,7 @@ class Actions:
                     "pause": self._button("Pause", "pause", "pause"),
                     "resume": self._button("Resume", "resume", "play"),
                     "stop": self._button("Stop and save", "stop", "stop", "danger"),
-                    "cancel": self._button("Take it out of the queue", "cancel", "stop", "danger"),
+                    "cancel": self._button("Remove from the queue", "cancel", "stop", "danger"),
                 }
                 more = button("More", glyph="more", label="More actions on this run")
                 more.on("click", lambda: self._menu.open(more, _actionable(self._details)), [])

@@ -83,7 +83,7 @@ class AlertsPanel:
             curve = self._facts.trend(details.run_id)
             fell = collapse_alert(curve.x, curve.mean)
             found += fell or plateau_alert(details.state, curve.x, curve.mean)
-        reported = [Alert("warn", text, "The worker reported this.") for text in reversed(self._watch.reported)]
+        reported = [Alert("warn", text, "Reported by the worker.") for text in reversed(self._watch.reported)]
         return found + reported
 
     def _read_reports(self) -> None:
@@ -135,7 +135,7 @@ class AboutPanel:
 def _difference(own: Mapping[str, Json], other: Mapping[str, Json], name: str) -> None:
     found = differences([own, other])
     if not found:
-        empty("Both runs were asked for in the same way.")
+        empty("Both runs have the same configuration.")
         return
     body = "".join(
         f'<tr><td class="muted mono">{_breakable(key)}</td><td>{_value(mine)}</td><td>{_value(theirs)}</td></tr>'

@@ -40,9 +40,9 @@ class GridPanel:
             return
         self._box.clear()
         self._box.set_visibility(True)
-        with self._box, panel("What it learned", hint=f"after {newest:,} env steps"):
+        with self._box, panel("Learned values", hint=f"after {newest:,} env steps"):
             raw(grid_html(cells), "m-scroll")
-            raw("Arrows are the best actions, numbers what they are worth.", "m-note")
+            raw("Arrows show the best actions, numbers their values.", "m-note")
 
 
 def read_grid(folder: RunFolder) -> list[list[Cell]]:

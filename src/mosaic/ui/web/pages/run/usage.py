@@ -1,4 +1,4 @@
-"""Panel of what a run used over its time: cores, memory and GPUs, a chart each."""
+"""Panel of a run's resource usage over time: a chart each for cores, memory and GPUs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Measure(NamedTuple):
 class UsagePanel:
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
-        with box() as self._whole, panel("Use of the machine"):
+        with box() as self._whole, panel("Machine usage"):
             self._body = raw("", "stack gap-4")
         self._whole.set_visibility(False)
 

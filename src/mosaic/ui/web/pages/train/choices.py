@@ -85,9 +85,7 @@ class EnvPicker:
             with self._grid:
                 for entry in self._entries.values():
                     self._cards[entry.id] = self._card(entry)
-            self._none = raw(
-                "No environment is called that. Any registered Gymnasium id works in a terminal.", "m-note"
-            )
+            self._none = raw("No environment has that name. Any registered Gymnasium id works in a terminal.", "m-note")
         self._none.set_visibility(False)
         ui.timer(0.2, self._tell_agents, once=True)
 
@@ -173,15 +171,15 @@ def _face(entry: EnvEntry, words: str = "") -> str:
 
 
 _PRESETS: Mapping[PolicyConfiguration, str] = {
-    "parameter_sharing": "All share one",
+    "parameter_sharing": "One for all",
     "independent": "One per agent",
     "self_play": "Self-play",
     "shared_value_function": "Shared critic",
 }
 _WORDS: Mapping[PolicyConfiguration, str] = {
-    "parameter_sharing": "agents that see and act alike share one policy",
-    "independent": "every agent learns a policy of its own",
-    "self_play": "one policy plays all agents and its own past",
+    "parameter_sharing": "agents with equal spaces share one policy",
+    "independent": "every agent learns its own policy",
+    "self_play": "one policy plays all agents, also against its past versions",
     "shared_value_function": "policies share a value function that sees all agents",
 }
 _MOST_ROWS = 8
@@ -198,7 +196,7 @@ class AgentTable:
         self._rows: dict[AgentID, str] = {}
         self._pickers: dict[AgentID, PolicyPicker] = {}
         self._all = False
-        with panel("Agents", hint="who learns, who only plays", body="m-body tight") as end:
+        with panel("Agents", hint="policies that learn, and fixed ones", body="m-body tight") as end:
             self._head = end
             self._words = raw("", "m-note").style("padding:10px 16px 8px")
             self._body = box()
@@ -220,7 +218,7 @@ class AgentTable:
             self._pickers.clear()
             with self._body:
                 by = escape(rules) if isinstance(rules, str) else "The worker"
-                empty(f"{by} decides by itself who acts for whom.")
+                empty(f"{by} itself decides which policy plays each agent.")
             return
         self._words.set_visibility(True)
         with self._head:

@@ -89,15 +89,15 @@ class _TrainPage:
                 )
 
     async def _take_file(self, config: RunConfig) -> None:
-        await self._fill(Draft.of(config), "The form now holds what the file says.")
+        await self._fill(Draft.of(config), "The form now shows the settings of the file.")
 
     async def _take_project(self, config: RunConfig | None, preset: str) -> None:
         """Replace the form by a preset; without a project what it holds stays, and the run belongs to none."""
         if config is not None:
-            await self._fill(Draft.of(config), "The form now holds what the project says.", preset)
+            await self._fill(Draft.of(config), "The form now shows the settings of the project.", preset)
         else:
             self._draft.further.pop("project", None)
-            await self._fill(self._draft, "The run belongs to no project.")
+            await self._fill(self._draft, "The run does not belong to a project.")
 
     async def _fill(self, draft: Draft, words: str, preset: str = "") -> None:
         """Show another draft; the number of seeds is not part of it."""

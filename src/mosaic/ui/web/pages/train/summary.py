@@ -59,7 +59,7 @@ class SummaryPanel:
             self._start = button("Start training", self._begin, glyph="train", kind="primary big")
             self._start.props('title="Ctrl+Enter" aria-keyshortcuts="Control+Enter Meta+Enter"')
             enable(self._start, False)  # until the form is there and what it says was checked
-        with panel("Same thing in a terminal"):
+        with panel("Same run from a terminal"):
             self._command = command(train_command(draft.document()), multi=True)
         ui.timer(_LOOK_S, self._refresh)
 
@@ -161,7 +161,7 @@ class RunFields:
             self._name.style("flex:1.4")
             self._seed = self._number("Seed", self._take_seed, "0").style("flex:1")
             self._seed.props["prefix"] = "seed"
-        self._tags = self._text("Tags, with commas between (optional)", "Tags of the run", self._take_tags)
+        self._tags = self._text("Tags, separated by commas (optional)", "Tags of the run", self._take_tags)
 
     @property
     def problems(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The rating ladder: tournaments, evaluations and recorded matches of one env count together."""
+"""Ratings of an env: tournaments, evaluations and recorded matches count together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mosaic.core.episode import Episode
 from mosaic.runners.record import save_episode
 from mosaic.server.evaluations.job import ExaminationRow
 from mosaic.server.evaluations.jobs import EvaluationJobs
-from mosaic.server.evaluations.ladder import read_ladder
+from mosaic.server.evaluations.ratings import read_ratings
 from mosaic.ui.web.pages.ladder import ladder_table
 
 ENV = "classic/tictactoe_v3"
@@ -63,7 +63,7 @@ def test_everyone_who_played_is_on_the_ladder(tmp_path: Path) -> None:
     save_episode(path, game)
     damaged = tmp_path / "damaged.episode.json"
     damaged.write_text(json.dumps({"version": 99}))
-    found = read_ladder(ENV, _Jobs(tournament, evaluation, elsewhere), [path, damaged])  # type: ignore[arg-type]
+    found = read_ratings(ENV, _Jobs(tournament, evaluation, elsewhere), [path, damaged])  # type: ignore[arg-type]
     assert found.games == 15
     assert {row.policy: (row.kind, row.wins, row.draws, row.losses) for row in found.rows} == {
         "minimax": ("policy", 9, 1, 0),
@@ -88,7 +88,7 @@ def test_results_of_another_version_do_not_count_and_end_nothing() -> None:
         over("distinct", "evaluate", {"agents": {"x": {"policy": "a", "wins": 1}, "y": {}}}),
     ]
     older[0].request["environment"]["no_such_setting"] = 1
-    assert read_ladder(ENV, _Jobs(fine, *older), []).games == 1  # type: ignore[arg-type]
+    assert read_ratings(ENV, _Jobs(fine, *older), []).games == 1  # type: ignore[arg-type]
 
 
 def test_a_stored_evaluation_that_is_damaged_is_left_out_of_the_list(tmp_path: Path) -> None:
@@ -102,5 +102,5 @@ def test_a_stored_evaluation_that_is_damaged_is_left_out_of_the_list(tmp_path: P
 
 def test_a_game_that_was_repeated_counts_once() -> None:
     same = over("t", "tournament", {"pairs": [pair("a", "b", 40, 0, 0, 1)]})
-    assert read_ladder(ENV, _Jobs(same), []).games == 1  # type: ignore[arg-type]
-    assert read_ladder(ENV, _Jobs(), []).rows == []  # type: ignore[arg-type]
+    assert read_ratings(ENV, _Jobs(same), []).games == 1  # type: ignore[arg-type]
+    assert read_ratings(ENV, _Jobs(), []).rows == []  # type: ignore[arg-type]

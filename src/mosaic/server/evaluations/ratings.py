@@ -1,4 +1,4 @@
-"""Rating ladder of an env: policies and people, by all games that this server has results of."""
+"""Ratings of policies and people in an env, from all games whose results this server has."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Kind: TypeAlias = Literal["person", "run", "policy"]
 _MOST_EPISODES = 500  # recorded games that are read, newest first
 
 
-class LadderRow(ResponseModel):
+class RatingRow(ResponseModel):
     policy: str = Field(description="As it was named in the games; `human` stands for all people together.")
     kind: Kind
-    rating: float = Field(description="On Elo's scale; the mean of the ladder is 1500.")
+    rating: float = Field(description="On Elo's scale; the mean over all rated is 1500.")
     rating_sd: float
     games: int
     wins: int
@@ -36,21 +36,21 @@ class LadderRow(ResponseModel):
     losses: int
 
 
-class Ladder(ResponseModel):
+class EnvRatings(ResponseModel):
     env: str
     games: int = Field(description="A game that was played several times counts once.")
-    rows: list[LadderRow] = Field(description="Best first.")
+    rows: list[RatingRow] = Field(description="Ratings, best first.")
 
 
-def read_ladder(env: EnvID, jobs: EvaluationJobs, episodes: Iterable[Path]) -> Ladder:
-    """Rate everyone who took part in tournaments, evaluations of two policies and recorded matches of the env."""
+def read_ratings(env: EnvID, jobs: EvaluationJobs, episodes: Iterable[Path]) -> EnvRatings:
+    """Rate all who took part in tournaments, evaluations of two policies and recorded matches of the env."""
     scores = [score for score in (*_examined(env, jobs), *_recorded(env, episodes)) if score[0] != score[1]]
     tally = {name: Counter[float]() for first, second, _ in scores for name in (first, second)}
     for first, second, score in scores:
         tally[first][score] += 1
         tally[second][1 - score] += 1
     rows = [
-        LadderRow(
+        RatingRow(
             policy=name,
             kind=_kind(name),
             rating=rating.value,
@@ -62,7 +62,7 @@ def read_ladder(env: EnvID, jobs: EvaluationJobs, episodes: Iterable[Path]) -> L
         )
         for name, rating in rate(scores).items()
     ]
-    return Ladder(env=env, games=len(scores), rows=sorted(rows, key=lambda row: (-row.rating, row.policy)))
+    return EnvRatings(env=env, games=len(scores), rows=sorted(rows, key=lambda row: (-row.rating, row.policy)))
 
 
 def _kind(policy: PolicyID) -> Kind:
@@ -102,7 +102,7 @@ def _env_id(environment: Any) -> EnvID | None:
 
 
 def _games(first: PolicyID, second: PolicyID, tally: Mapping[str, Any], distinct: int) -> Iterator[Score]:
-    """Yield as many games as are different, in the proportion of all."""
+    """Yield as many games as there are different ones, in the same proportion."""
     counts = {1.0: tally["wins"], 0.5: tally["draws"], 0.0: tally["losses"]}
     played = sum(counts.values())
     for score, number in counts.items():
