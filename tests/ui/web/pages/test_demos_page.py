@@ -30,7 +30,7 @@ def test_a_match_with_a_takeover_becomes_a_demonstration(tab: Tab, server: WebSe
     expect(page.get_by_text("player_1: human; player_2: minimax → human")).to_be_visible()
     tab.check()
     page.get_by_role("link", name="Replay").click()
-    expect(page.get_by_text("Played again bit for bit the same, 5 env steps.")).to_be_visible()
+    expect(page.get_by_text("Replayed bit for bit the same, 5 env steps.")).to_be_visible()
     tab.open("/demos")
     page.get_by_role("link", name="tictactoe_v3-demo").click()
     page.get_by_label("First step to cut (default: none)").fill("3")

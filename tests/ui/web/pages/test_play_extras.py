@@ -124,9 +124,9 @@ def test_a_secret_goal_is_drawn_for_the_speaker_alone(tab: Tab, other: Tab, phon
         page.wait_for_selector('canvas[data-step="0"]')
         colours.append(page.evaluate("() => " + COLOURED))
     assert colours[0] > colours[1] == colours[2]
-    expect(speaker.get_by_label("What you observe")).to_contain_text("speaker_0 observes")
-    expect(listener.get_by_label("What you observe")).to_contain_text("listener_0 observes")
-    expect(spectator.get_by_label("What you observe")).to_have_count(0)
+    expect(speaker.get_by_label("Your observation")).to_contain_text("speaker_0 observes")
+    expect(listener.get_by_label("Your observation")).to_contain_text("listener_0 observes")
+    expect(spectator.get_by_label("Your observation")).to_have_count(0)
     expect(listener.locator(".p-mine")).to_have_count(1)
     for each in (tab, other, phone):
         each.check()

@@ -90,7 +90,7 @@ def test_a_game_without_pictures_is_played_by_what_is_observed(tab: Tab, server:
     asked = {"environment": blind, "agents": {"*": "human"}, "pace": pace, "rate_hz": 2}
     opened = server.api.post("/matches", json=asked).raise_for_status().json()
     page = tab.open(f"/play?match={opened['match_id']}#key={opened['owner_key']}")
-    observed = page.get_by_label("What you observe")
+    observed = page.get_by_label("Your observation")
     expect(observed).to_contain_text("agent_0")
     expect(page.locator(".p-board canvas")).to_have_count(0)
     expect(page.get_by_text("gym/CartPole-v1 has no picture.")).to_be_visible()

@@ -233,7 +233,7 @@ def _verdict(row: ReplayRow) -> str:
     if row.error:
         return f"[#ef6f6c]{escape(row.error)}[/]"
     if row.same is None:
-        return f"played again up to step {row.drawn:,}"
+        return f"replayed up to step {row.drawn:,}"
     return "same as recorded" if row.same else f"[#ef6f6c]differs at {escape(row.difference)}[/]"
 
 

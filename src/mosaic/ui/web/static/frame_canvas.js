@@ -6,7 +6,7 @@ const WORDS = {
   waiting: "waiting for the first picture",
   stalled: "no new picture: the worker is busy",
   finished: "the run has ended; this was its last picture",
-  died: "the worker is gone; this was its last picture",
+  died: "the worker has died; this was its last picture",
 };
 
 export default {

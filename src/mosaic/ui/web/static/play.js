@@ -28,7 +28,7 @@ export default {
         <p v-if="s.kept.length" class="m-note">Kept: {{ s.kept.length }}. <a class="m-link" :href="'/replay?name=' + encodeURIComponent(s.kept.at(-1))">Replay the last one</a></p>
         <label class="row between"><span>Record as demonstration</span><input type="checkbox" class="p-switch" role="switch" :checked="!!s.demo" @change="send('demo', {name: $event.target.checked ? demo : null}); $event.target.checked = !!s.demo"></label>
         <input v-if="!s.demo" type="text" class="p-text" v-model.trim="demo" maxlength="80" aria-label="Name of the demonstration">
-        <p v-if="s.demo || s.demo_episodes" class="m-note">{{ s.demo ? "Episodes are added to " + s.demo + " when they end, this one whole." : "" }} Added: {{ s.demo_episodes }}. <a class="m-link" :href="'/demos?name=' + encodeURIComponent(s.demo || demo)">Show</a></p></template>
+        <p v-if="s.demo || s.demo_episodes" class="m-note">{{ s.demo ? "Episodes are added to " + s.demo + " when they end, including this one from its start." : "" }} Added: {{ s.demo_episodes }}. <a class="m-link" :href="'/demos?name=' + encodeURIComponent(s.demo || demo)">Show</a></p></template>
         <label v-if="s.axes" class="row between"><span>{{ touch ? "Steer by touch" : "Steer with the mouse" }}</span><input type="checkbox" class="p-switch" role="switch" v-model="mouse" @change="mouse || steer([])"></label>
         <label class="row between"><span>Sounds</span><input type="checkbox" class="p-switch" role="switch" :checked="sounds" @change="setSounds($event.target.checked)"></label>
         <div class="stack gap-1" v-if="s.agents.length > 1 && s.owner">
@@ -55,7 +55,7 @@ export default {
     <player-bar v-for="a in above" :key="a.agent" :a="a" :s="s" :icons="icons" :policies="policies" :labels="labels" :left="left(a)" :captured="s.layout?.captured[s.agents.indexOf(a)]" @send="send"></player-bar>
     <card-table v-if="s.table" :table="s.table" :mine="mine" :acting="acting"></card-table>
     <div v-else class="p-board" :class="{many: onPicture.length > 60, points: s.layout?.points, observed: !s.pictures}" :style="{'--ratio': ratio, '--less': less}" ref="board">
-      <pre v-if="!s.pictures" class="p-observed" tabindex="0" aria-label="What you observe" @click="resume">{{ s.text || "Nothing is shown to spectators of this game before it is over." }}</pre>
+      <pre v-if="!s.pictures" class="p-observed" tabindex="0" aria-label="Your observation" @click="resume">{{ s.text || "Nothing is shown to spectators of this game before it is over." }}</pre>
       <template v-else>
       <canvas ref="canvas" tabindex="0" role="img" :class="{steered: mouse && s.axes}" :aria-label="'Picture of ' + title + ', step ' + s.step" @click="click" @pointermove="point" @pointerdown="point" @pointerup="lift" @pointercancel="lift" @contextrestored="paint"></canvas>
       <template v-if="s.layout">
@@ -102,11 +102,11 @@ export default {
         <p class="m-note">{{ labels[s.advice.policy] ?? s.advice.policy }} for {{ s.advice.agent }}</p>
         <p v-if="s.advice.note" class="m-note">{{ s.advice.note }}</p>
         <div class="stack gap-1"><div v-for="(t, i) in s.advice.thoughts" class="p-prob" :class="{best: i === 0}"><span class="clip">{{ t.san || t.label }}</span><span class="track"><i :style="{width: t.probability * 100 + '%'}"></i></span><span class="num">{{ share(t) }}</span></div></div>
-        <p v-if="s.advice.thoughts.some((t) => t.visits)" class="m-note">Numbers are simulations of the search.</p>
+        <p v-if="s.advice.thoughts.some((t) => t.visits)" class="m-note">Numbers count the simulations of the search.</p>
         <p v-if="s.advice.value !== null" class="row between small"><span class="muted">{{ valueWords }}</span><b>{{ number(s.advice.value) }}</b></p></template>
-        <p v-else class="m-note">Nothing to judge yet.</p></div>
+        <p v-else class="m-note">No advice yet.</p></div>
       <div class="m-body" v-else><p class="m-note">Hidden, so that it does not play for you.</p></div></section>
-    <section v-if="s.pictures && !s.revealed && s.text" class="m-panel"><header><h2 class="m-h2">What you observe</h2></header><div class="m-body tight"><pre class="p-seen" tabindex="0" aria-label="What you observe">{{ s.text }}</pre></div></section>
+    <section v-if="s.pictures && !s.revealed && s.text" class="m-panel"><header><h2 class="m-h2">Your observation</h2></header><div class="m-body tight"><pre class="p-seen" tabindex="0" aria-label="Your observation">{{ s.text }}</pre></div></section>
     <section v-if="!s.real_time" class="m-panel"><header><h2 class="m-h2">Moves</h2><span class="end small faint">{{ s.moves.length || "" }}</span></header>
       <div class="m-body tight"><move-list :moves="s.moves" :sides="sides" :step="s.step"></move-list>
         <p v-if="!s.moves.length" class="m-note p-none">No move yet.</p></div></section>
@@ -169,7 +169,7 @@ export default {
     line() {
       const s = this.s;
       if (s.phase !== "playing" || s.paused) return "";
-      if (s.chooser) return s.spots.some((t) => t.glyph) ? "Choose a piece." : s.path.length ? "Choose where to." : s.real_time ? "" : `Your turn${s.agents.length > 1 ? " as " + s.agents.find((a) => a.agent === s.chooser).side : ""}.`;
+      if (s.chooser) return s.spots.some((t) => t.glyph) ? "Choose a piece." : s.path.length ? "Choose a destination." : s.real_time ? "" : `Your turn${s.agents.length > 1 ? " as " + s.agents.find((a) => a.agent === s.chooser).side : ""}.`;
       if (s.claims.length && !this.me.length) return `You watch: ${s.claims.join(", ")} is played by another person or a policy.`;
       const waits = s.agents.filter((a) => a.acting);
       return s.real_time || !waits.length ? "" : waits.some((a) => a.human) ? `Waiting for ${waits[0].side}.` : `${this.labels[waits[0].policy] ?? waits[0].policy} is thinking.`;

@@ -42,15 +42,15 @@ export default {
     <section v-if="r.board_moves.length" class="m-panel"><header><h2 class="m-h2">Moves</h2><span class="end small faint">{{ r.board_moves.length }}</span></header><div class="m-body tight"><move-list :moves="r.board_moves" :sides="Object.keys(r.sides)" :step="step" jumps @go="go"></move-list></div></section>
     <section v-else class="m-panel"><header><h2 class="m-h2">Steps</h2></header><div class="m-body tight"><ol class="p-list" tabindex="0" aria-label="Steps"><li v-for="n in listed" :class="{last: n === step}"><span class="n">{{ n }}</span><button type="button" class="clip" @click="go(n)">{{ r.moves[n - 1] }}</button><span></span></li></ol></div></section>
   </div></template>
-  <p v-else-if="!error" class="m-note">Playing it again…</p>
+  <p v-else-if="!error" class="m-note">Replaying…</p>
 </div>`,
   props: { replay_id: String, title: String, icons: Object, policies: Array, labels: Object },
   data: () => ({ chosen: {}, opening: false, refused: "", r: null, table: null, shownStep: 0, seer: "", reports: [], error: "", step: 0, playing: false, speed: 2, ratio: 1 }),
   computed: {
     verdict() {
       if (this.r.error) return this.r.error;
-      if (this.r.same === null) return `Played again up to step ${this.r.drawn}.`;
-      return this.r.same ? `Played again bit for bit the same, ${this.r.env_steps} env steps.` : `The replay differs from the record at ${this.r.difference}.`;
+      if (this.r.same === null) return `Replayed up to step ${this.r.drawn}.`;
+      return this.r.same ? `Replayed bit for bit the same, ${this.r.env_steps} env steps.` : `The replay differs from the record at ${this.r.difference}.`;
     },
     move() { return this.r.board_moves.find((m) => m.step === this.step); },
     told() { return !this.step ? "The first position." : this.move ? `${this.r.sides[this.move.agent]}: ${this.move.text}` : this.r.moves[this.step - 1] ?? ""; },
