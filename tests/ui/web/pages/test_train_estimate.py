@@ -144,11 +144,11 @@ def test_a_run_is_started_with_the_keyboard_alone(tab: Tab, server: WebServer) -
     page.keyboard.press("Enter")
     expect(page.locator(".t-agent")).to_have_count(2)
     tab_to(page, f"{FOCUSED}.classList.contains('t-env')")
-    title = page.evaluate(f"{FOCUSED}.title")  # the facts about the env are added once they are known
-    assert title.partition(":")[0] == "classic/tictactoe_v3"
+    focused_env = f"{FOCUSED}.title.split(':')[0]"  # facts about the env follow once they are known
+    assert page.evaluate(focused_env) == "classic/tictactoe_v3"
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    assert page.evaluate(f"{FOCUSED}.title") == "gym/CartPole-v1"
+    assert page.evaluate(focused_env) == "gym/CartPole-v1"
     page.keyboard.press("Enter")
     expect(page.locator(".m-cmd code")).to_contain_text("mosaic train gym/CartPole-v1")
     expect(page.locator(".t-agent")).to_have_count(1)
