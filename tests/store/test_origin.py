@@ -106,7 +106,8 @@ def test_the_packages_of_plug_ins_in_use_are_recorded(tmp_path: Path, monkeypatc
         env = {"env_id": "gym/CartPole-v1"}
         trained = RunConfig.model_validate({"environment": env, "training": {"worker": "probe"}})
         played = RunConfig.model_validate({"environment": env, "agents": {"*": "guess:seed=3", "x": "a_name"}})
-        assert packages_of(trained) == packages_of(played) == ("mosaic-rl", "probe-worker")
+        measured = RunConfig.model_validate({"environment": env, "evaluation": {"opponents": ["guess"]}})
+        assert packages_of(trained) == packages_of(played) == packages_of(measured) == ("mosaic-rl", "probe-worker")
         assert packages_of(RunConfig.model_validate({"environment": env})) == ("mosaic-rl",)
         assert all_versions(packages_of(trained))["probe-worker"] == "4.5"
         folder = Store(tmp_path / "home").create(trained)

@@ -114,8 +114,8 @@ def packages_of(config: RunConfig) -> tuple[str, ...]:
     used: list[tuple[Group, str]] = [("mosaic.sinks", name) for name in config.telemetry.mirrors]
     used.append(("mosaic.envs", config.environment.family or ""))
     used.append(("mosaic.workers", config.training.worker or ""))
-    if isinstance(config.agents, dict):
-        used += [("mosaic.policies", split_reference(reference)[0]) for reference in config.agents.values()]
+    policies = [*config.evaluation.opponents, *(config.agents.values() if isinstance(config.agents, dict) else ())]
+    used += [("mosaic.policies", split_reference(reference)[0]) for reference in policies]
     return distributions(used)
 
 
