@@ -29,7 +29,7 @@ _LONGEST = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a game connects, and where its holder is asked for it."""
+    """Address at which a game in the editor connects."""
 
     host: str
     port: int
