@@ -30,15 +30,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebServer]:
     assert "Traceback" not in complaints, complaints
 
 
+@pytest.fixture(scope="module")
+def matches(server: WebServer) -> Iterator[None]:
+    yield
+    server.end_matches()
+
+
 @pytest.fixture
-def tab(chromium: Browser, server: WebServer) -> Iterator[Tab]:
+def tab(chromium: Browser, server: WebServer, matches: None) -> Iterator[Tab]:
     tab = Tab(chromium, server)
     yield tab
     tab.close()
 
 
 @pytest.fixture
-def phone(chromium: Browser, server: WebServer) -> Iterator[Tab]:
+def phone(chromium: Browser, server: WebServer, matches: None) -> Iterator[Tab]:
     tab = Tab(chromium, server, width=390)
     yield tab
     tab.close()

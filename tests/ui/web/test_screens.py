@@ -20,7 +20,7 @@ def settled(page: Page, path: str) -> None:
         case ["runs", _]:
             wait_for_colour(page, CURVE, "--s1", 40)
         case ["runs"]:
-            expect(page.locator("tbody tr .m-thumb").first).to_be_visible()
+            expect(page.locator("tbody tr a.row").first).to_be_visible()
         case ["play"] if "match=" in path:
             page.wait_for_selector("canvas[data-step]")
         case ["play"]:

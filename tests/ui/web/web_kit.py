@@ -79,6 +79,11 @@ class WebServer:
         assert answer.status_code == 201, answer.text
         return str(answer.json()["run_id"])
 
+    def end_matches(self) -> None:
+        """End what tests have left open: a server plays a limited number of matches at a time."""
+        for match in self.api.get("/matches").json():
+            self.api.delete(f"/matches/{match['match_id']}")
+
     def complaints(self) -> str:
         self._log.flush()
         return Path(self._log.name).read_text()

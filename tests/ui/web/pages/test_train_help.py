@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 FIRST_LOOK = """new MutationObserver(() => {
   const start = [...document.querySelectorAll("button")].find((each) => each.textContent.includes("Start training"));
-  if (start && window.startedDisabled === undefined) window.startedDisabled = start.disabled;
+  if (start && !start.disabled && !document.querySelector("dl.m-kv dd")) window.startedTooEarly = true;
 }).observe(document, { childList: true, subtree: true });"""
 
 
@@ -20,7 +20,8 @@ def test_start_waits_for_the_form(tab: Tab) -> None:
     tab.page.add_init_script(FIRST_LOOK)
     page = tab.open("/train?env=gym/CartPole-v1")
     expect(page.get_by_role("button", name="Start training")).to_be_enabled()
-    assert page.evaluate("window.startedDisabled") is True
+    assert page.locator("dl.m-kv dd").count()
+    assert not page.evaluate("window.startedTooEarly")  # at no moment, however long the form took
     tab.check()
 
 
