@@ -26,7 +26,7 @@ def test_create_train_watch_stop_export_quit_and_reopen(tmp_path):
         shell.until("The project noughts is ready.", ENV)
 
         shell.keys("2")  # train
-        shell.until("What is trained in", "✓ tabular")
+        shell.until("Environment to train in", "✓ tabular")
         shell.keys("o")
         shell.until("Load a preset", "noughts")
         shell.keys("Enter")

@@ -19,7 +19,7 @@ SCREENS = Path(__file__).parent / "screens"
 SIZES = [(80, 24), (140, 42)]
 WORDS = {  # what each tab shows once it has read everything
     "home": ("demo", "cart", "CPU", "optional"),
-    "train": ("duel-v0", "✓ native ppo", "What is trained in"),
+    "train": ("duel-v0", "✓ native ppo", "Environment to train in"),
     "metrics": ("Return", "30k", "1 running"),
     "play": ("agent_10", "chess_v6"),
     "export": ("policy_10", "lake-1", "equal"),
