@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 
+# compiled code uses this file
+
 # splitmix64: 64 random bits of a state; compiled and Python code share these numbers
 GOLDEN = 0x9E3779B97F4A7C15
 MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)

@@ -128,7 +128,7 @@ def test_masks_reach_maskable_ppo_and_both_seats_learn() -> None:
     config = EnvironmentConfig(env_id="classic/tictactoe_v3")
     envs = [make_env(config) for _ in range(2)]
     spec = envs[0].spec
-    others = ModelOthers(spec, None, seats=spec.possible_agents)
+    others = ModelOthers(spec, None, rotating=spec.possible_agents)
     first = spec.possible_agents[0]
     env = SlotVecEnv(PythonVector(envs, others), spec.observation_spaces[first], spec.action_spaces[first])
     model = MaskablePPO("MlpPolicy", env, n_steps=32, batch_size=16, n_epochs=1, seed=0, device="cpu")
