@@ -132,7 +132,8 @@ class Asking(asyncio.Protocol):
             if asked.get("packed"):  # MessagePack, prepared with an id of the same length
                 call = {"call": "start_episode", "episode_id": episode}
                 self.transport.write(frame(json.dumps(call).encode(), text=True))
-                yield
+                reply = yield
+                assert b'"error"' not in reply, reply
                 packed = bytes.fromhex(asked["packed"]).replace(b"EPISODE_ID__", episode.encode())
                 self.questions.append(frame(packed, text=False))
                 continue
