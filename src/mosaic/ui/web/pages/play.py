@@ -50,7 +50,7 @@ _ICONS = (
     "flip",
 )
 _PACES = {
-    "auto": "the environment's own pace",
+    "auto": "the environment's",
     "turns": "wait for my action",
     "real_time": "real time, with keys held down",
 }
