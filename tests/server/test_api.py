@@ -266,6 +266,13 @@ def test_the_document_describes_every_route(api: TestClient) -> None:
     assert {ref.rpartition("/")[2] for ref in refs} <= set(document["components"]["schemas"])
 
 
+def test_every_route_has_a_description(api: TestClient) -> None:
+    paths = api.get("/openapi.json").json()["paths"]
+    assert [
+        (path, method) for path in paths for method, each in paths[path].items() if not each.get("description")
+    ] == []
+
+
 def test_nothing_loads_scripts_from_elsewhere(api: TestClient) -> None:
     assert api.get("/docs").status_code == 404
     assert api.get("/redoc").status_code == 404

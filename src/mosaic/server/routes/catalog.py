@@ -50,18 +50,22 @@ def routes(context: ServerContext) -> APIRouter:
 
     @router.get("/envs")
     def envs(family: str | None = None) -> list[EnvRow]:
+        """List environments; whether their packages are installed, and what to type if not."""
         return [EnvRow.model_validate(entry, from_attributes=True) for entry in catalog.entries(family)]
 
     @router.get("/workers")
     def workers() -> list[WorkerRow]:
+        """List workers with what each of them declares."""
         return [worker_row(name) for name in plugins("mosaic.workers")]
 
     @router.get("/policies")
     def policies() -> list[PolicyRow]:
+        """List kinds of policies, and how to write each."""
         return [_policy(name) for name in plugins("mosaic.policies")]
 
     @router.get("/schemas/run")
     def schema_of_run() -> dict[str, object]:
+        """Return the JSON schema of a run's configuration."""
         return run_schema()
 
     @router.get("/schemas/workers/{worker}/{algorithm}")
@@ -71,6 +75,7 @@ def routes(context: ServerContext) -> APIRouter:
 
     @router.get("/doctor")
     def doctor() -> list[FindingRow]:
+        """Return what is installed on the server, what is missing, and what to type."""
         return [FindingRow.model_validate(finding, from_attributes=True) for finding in context.doctor()]
 
     @router.get("/machine")

@@ -70,6 +70,7 @@ def routes(context: ServerContext, matches: Matches) -> APIRouter:
 
     @router.get("")
     def list_demos() -> DemoList:
+        """List demonstrations; those that cannot be read are among the problems."""
         rows, problems = demo_rows(store)
         return DemoList(demonstrations=rows, problems=problems)
 
@@ -80,6 +81,7 @@ def routes(context: ServerContext, matches: Matches) -> APIRouter:
 
     @router.delete("/{name}", status_code=204)
     def delete_demo(name: str) -> None:
+        """Delete a demonstration with all its episodes."""
         store.delete(name)
 
     @router.post("/{name}/drop")

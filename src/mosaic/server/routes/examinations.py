@@ -55,6 +55,7 @@ def _add(router: APIRouter, kind: Kind, examinations: EvaluationJobs, matches: M
 
     @router.get(f"{path}/{{examination_id}}", operation_id=f"show_{kind}")
     def show(examination_id: str) -> ExaminationRow:
+        """Show the progress and the results so far."""
         return examinations.row(examination_id)
 
     @router.post(f"{path}/{{examination_id}}/stop", operation_id=f"stop_{kind}")

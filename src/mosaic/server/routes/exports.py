@@ -61,6 +61,7 @@ def routes(context: ServerContext) -> APIRouter:
 
     @router.get("/exports/{ref}")
     def show_export(ref: str) -> ExportRow:
+        """Show the settings, progress, comparisons and files of an export."""
         return jobs.row(ref)
 
     @router.post("/exports/{ref}/cancel")

@@ -92,6 +92,7 @@ def routes(matches: Matches) -> APIRouter:
 
     @router.delete("/matches/{match_id}", status_code=204)
     def end_match(match_id: str) -> None:
+        """End the match."""
         matches.find(match_id).end("it was ended by a request.")
 
     @router.get("/matches/{match_id}/position")
@@ -139,6 +140,7 @@ def routes(matches: Matches) -> APIRouter:
 
     @router.get("/episodes/{name}")
     def episode_file(name: str) -> Response:
+        """Return the record of a finished episode."""
         path = matches.kept.file(name)
         return _file(path.read_text(encoding="utf-8"), path.name)
 
@@ -149,6 +151,7 @@ def routes(matches: Matches) -> APIRouter:
 
     @router.get("/replays/{replay_id}")
     def show_replay(replay_id: str) -> ReplayRow:
+        """Show the moves and returns of a replay, and how much of it is drawn."""
         return replay_row(matches.find_replay(replay_id))
 
     @router.post("/replays/{replay_id}/matches", status_code=201)
@@ -168,6 +171,7 @@ def routes(matches: Matches) -> APIRouter:
 
     @router.get("/replays/{replay_id}/pictures/{step}")
     def replay_picture(replay_id: str, step: int) -> Response:
+        """Return the picture of a step; waits until it is drawn."""
         picture = matches.find_replay(replay_id).picture(step)
         return Response(picture.data, media_type=f"image/{picture.format}", headers={"Cache-Control": "max-age=3600"})
 

@@ -30,6 +30,7 @@ def routes(context: ServerContext) -> APIRouter:
 
     @router.get("/metric-names")
     def names(ref: str) -> list[str]:
+        """List the names of the curves that the run has."""
         return list(Curves(context.folder(ref).path).names())
 
     @router.get("/curve")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from inspect import cleandoc
 from itertools import count
 from typing import Any
 
@@ -47,13 +48,16 @@ def routes(service: PolicyService, source: ServedSource) -> APIRouter:
         """Return what this server plays: policy, env, agents and spaces, or nothing where each episode names them."""
         return {**description(service, source)}
 
-    for name in CALLS:
-        router.post(f"/{name}", summary=name, openapi_extra=_schema(name), response_class=Response, responses=REPLIES)(
-            _handler(service, name)
-        )
-    router.post(
-        "/calls", summary="Several calls", openapi_extra=_schema(""), response_class=Response, responses=REPLIES
-    )(_handler(service, ""))
+    meanings = {name: cleandoc(kind.__doc__ or "") for name, kind in CALLS.items()}
+    for name, meaning in {**meanings, "calls": "Carry out one call or several, of any kind, in their order."}.items():
+        router.post(
+            f"/{name}",
+            summary=name,
+            description=meaning,
+            openapi_extra=_schema(name),
+            response_class=Response,
+            responses=REPLIES,
+        )(_handler(service, name if name in CALLS else ""))
 
     @router.websocket("/stream")
     async def stream(socket: WebSocket) -> None:
@@ -144,9 +148,8 @@ async def _reply(message: Message, service: PolicyService, client: str) -> Messa
 
 def _schema(name: str) -> dict[str, Any]:
     """Return the part of the OpenAPI document that describes a call: one, or a list."""
-    kinds: Any = CALLS[name] if name else msgspec.Raw
-    if name:
-        (schema,), parts = msgspec.json.schema_components([kinds], ref_template="#/components/schemas/{name}")
+    if name in CALLS:
+        (schema,), parts = msgspec.json.schema_components([CALLS[name]], ref_template="#/components/schemas/{name}")
         one = parts[schema["$ref"].rpartition("/")[2]]
         one["properties"].pop("call", None)
         one["required"] = [field for field in one.get("required", []) if field != "call"]

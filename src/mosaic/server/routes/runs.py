@@ -124,6 +124,7 @@ def routes(context: ServerContext) -> APIRouter:
 
     @router.get("/{ref}")
     def show(ref: str) -> RunDetails:
+        """Show the configuration, state, attempts and checkpoints of a run."""
         return details_of(context.folder(ref))
 
     @router.post("/{ref}/stop")
