@@ -2,14 +2,19 @@
 
 python scripts/docs_gallery.py            # draw docs/gallery and write docs/gallery.md
 python scripts/docs_gallery.py --text     # the page only
+
+The Godot game is drawn in a window: on Debian, apt install xvfb godot3-runner libgl1-mesa-dri.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,22 +88,35 @@ FAMILIES: dict[str, tuple[str, tuple[Shot, ...]]] = {
             Shot("mosaic/catch_pixels", "train mosaic/catch_pixels --steps 50000", 4),
         ),
     ),
+    "godot": (
+        "Games of the [Godot engine](godot.md), exported, as a project or in the editor. Each draws in its own window.",
+        (
+            Shot(
+                "godot/examples/godot/orchard3",
+                "train godot/examples/godot/orchard3 --steps 60000 --set environment.options.speedup=1000",
+                6,
+            ),
+        ),
+    ),
+    "python": (
+        "[Your own classes](first-hour.md#your-own-environment), from any module that Python can import.",
+        (Shot("python:examples.envs:Corridor", "check python:examples.envs:Corridor", 0),),
+    ),
 }
-WITHOUT_PICTURES = """\
-## godot, external, python
+EXTERNAL = """\
+## external
 
-Games of the [Godot engine](godot.md), [envs in your own program](external.md) and
-[your own classes](first-hour.md#your-own-environment) bring their own pictures:
+[Envs in your own program](external.md), which connects to the run, asks for actions and draws its own pictures:
 
 ```
-mosaic check godot/examples/godot/orchard3 --set environment.options.speedup=100
-mosaic check python:examples.envs:Corridor
+mosaic train external:5555
+python examples/scripts/external_env.py 5555        # in a second terminal
 ```
 """
 
 
 def file_of(shot: Shot) -> Path:
-    return FOLDER / f"{shot.env.replace('/', '-').lower()}.webp"
+    return FOLDER / f"{re.sub('[/:.]', '-', shot.env).lower()}.webp"
 
 
 def draw(shot: Shot) -> None:
@@ -107,21 +125,61 @@ def draw(shot: Shot) -> None:
 
     import mosaic
 
-    env = mosaic.make_env(shot.env)
+    if shot.env.startswith("godot/"):
+        picture = window_of(shot)
+    else:
+        with closing(mosaic.make_env(shot.env)) as env:
+            play(env, shot.steps)
+            picture = Image.fromarray(env.render()).convert("RGB")
+    picture.thumbnail((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
+    FOLDER.mkdir(exist_ok=True)
+    picture.save(file_of(shot), "WEBP", quality=QUALITY, method=6)
+
+
+def window_of(shot: Shot) -> Any:
+    """Return a picture of a game's window, on a screen that is not shown."""
+    from PIL import ImageGrab
+
+    import mosaic
+
+    with (
+        screen(480, 480) as display,
+        closing(mosaic.make_env(shot.env, engine="godot3-runner", show_window=True)) as env,
+    ):
+        play(env, shot.steps)
+        return ImageGrab.grab(xdisplay=display)
+
+
+@contextmanager
+def screen(width: int, height: int) -> Iterator[str]:
+    """Start an X server without a monitor, on which programs started in the block draw."""
+    reader, writer = os.pipe()
+    size = f"{width}x{height}x24"
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(writer), "-screen", "0", size, "-nolisten", "tcp"], pass_fds=[writer]
+    )
+    os.close(writer)
+    try:
+        with os.fdopen(reader) as numbers:
+            display = f":{int(numbers.readline())}"
+        os.environ["DISPLAY"] = display
+        yield display
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def play(env: Any, steps: int) -> None:
+    """Take random steps."""
     for number, space in enumerate(env.action_spaces.values()):
         space.seed(number)
     turn = env.reset(seed=3)
-    for _ in range(shot.steps):
+    for _ in range(steps):
         turn = env.step(
             {agent: act(env.action_spaces[agent], turn.action_masks.get(agent)) for agent in turn.observations}
         )
         if turn.over:
             turn = env.reset(seed=4)
-    picture = Image.fromarray(env.render()).convert("RGB")
-    env.close()
-    picture.thumbnail((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
-    FOLDER.mkdir(exist_ok=True)
-    picture.save(file_of(shot), "WEBP", quality=QUALITY, method=6)
 
 
 def act(space: Any, mask: Any) -> Any:
@@ -136,7 +194,7 @@ def page() -> str:
         for shot in shots:
             picture = file_of(shot).relative_to(PAGE.parent)
             parts += [f"![{shot.env}]({picture})", f"```\nmosaic {shot.command}\n```"]
-    return "\n\n".join([*parts, WITHOUT_PICTURES])
+    return "\n\n".join([*parts, EXTERNAL])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -149,7 +149,7 @@ def test_the_gallery_is_current_and_small():
     assert wanted == set(made["FOLDER"].iterdir())
     assert sum(picture.stat().st_size for picture in wanted) < 1_000_000
     families = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["mosaic.envs"]
-    assert set(families) - made["FAMILIES"].keys() == {"godot", "external"}  # no pictures of their own
+    assert set(families) - made["FAMILIES"].keys() == {"external"}  # a program of the user has the env
 
 
 def test_the_drawings_are_current():
