@@ -39,6 +39,7 @@ def programs(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "_folder", lambda: folder)
     monkeypatch.setattr(command, "_used_percent", lambda: 80.0)
     monkeypatch.setattr(packages, "missing", lambda root: [])
+    monkeypatch.setattr(packages, "names", lambda root: ["pytest"])
     monkeypatch.chdir(tmp_path)
     return folder
 

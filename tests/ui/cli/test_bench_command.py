@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import runpy
 from pathlib import Path
 
 import pytest
+from PIL import ImageFont
 
 from mosaic.ui.cli.bench import packages, report
 from mosaic.ui.cli.commands import bench as command
@@ -24,7 +26,8 @@ def test_the_report_has_medians_intervals_goals_and_the_machine(mosaic, programs
     assert "Other programs use 80 % of the cores" in done.err
     document = json.loads(Path("here/report.json").read_text())
     assert document["machine"]["cores"]
-    assert document["machine"]["versions"]["python"]
+    assert document["machine"]["versions"].keys() >= {"python", "numpy", "pytest"}
+    assert document["machine"]["used_percent"] == 80
     counting, start = document["figures"]
     assert counting["ratios"] == [2.0, 2.2, 1.8]
     assert counting["medians"] == {
@@ -36,8 +39,72 @@ def test_the_report_has_medians_intervals_goals_and_the_machine(mosaic, programs
     row = (
         "| good | counting | 200 steps/s [180, 220] | 100 steps/s [100, 100] | abacus | 2× [1.8, 2.2] | at least 1.5 |"
     )
-    assert f"{row} yes |" in Path("here/report.md").read_text()
+    text = Path("here/report.md").read_text()
+    assert f"{row} yes |" in text
+    for said in ("`mosaic bench good --quick`", "other programs used 80 % of the cores", "](report.png)", "the range"):
+        assert said in text, said
     assert Path("here/report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_report_names_the_commit_and_its_changes():
+    about = report.circumstances(FIGURES.parent, "mosaic bench", 3.2, [])
+    about["git"] = {"commit": "c0ffee", "dirty": True}
+    assert "Commit c0ffee, with uncommitted changes; python 3" in report.markdown(about, [])
+    assert "no repository" in report.markdown({**about, "git": None}, [])
+
+
+def test_reasons_of_several_lines_stay_in_their_row_of_the_table():
+    about = report.circumstances(FIGURES.parent, "mosaic bench", 3.2, [])
+    text = report.markdown(about, [{"benchmark": "b", "what": "row", "failed": "Traceback\n  a | b\nno beads"}])
+    assert "| b | row | Traceback a / b no beads |" in text
+
+
+def test_the_picture_of_an_earlier_report_is_not_kept_beside_other_figures(mosaic, programs):
+    (programs / "alone.py").write_text(program().replace("note_ratio(", "(lambda *_: None)("))
+    assert mosaic("bench", "good", "--out", "here").code == 0
+    assert mosaic("bench", "alone", "--out", "here").code == 0
+    assert sorted(os.listdir("here")) == ["report.json", "report.md"]
+    assert "report.png" not in Path("here/report.md").read_text()
+
+
+def test_labels_of_the_picture_have_only_letters_of_its_font_and_fit():
+    font = ImageFont.load_default(15)
+    label = report._label({"what": "one decision, 64×64, p50 (141 µs)", "peer": "SB3"}, font, 410)
+    assert label == "one decision, 64x64, p50 (141 us) / SB3"
+    missing = bytes(font.getmask("\uffff"))
+    assert [letter for letter in label.replace(" ", "") if bytes(font.getmask(letter)) == missing] == []
+    long = report._label(
+        {"what": "PPO CartPole, 512 compiled envs, env steps/s", "peer": "Gymnasium in NumPy"}, font, 410
+    )
+    assert long.startswith("PPO CartPole, 512 compiled envs, env steps/s / ")
+    assert (long[-1], font.getlength(long) <= 410) == ("…", True)
+
+
+def test_a_full_disk_ends_no_benchmark_and_the_report_is_tried_again(mosaic, programs, monkeypatch):
+    write, refused = report.write_report, [OSError(errno.ENOSPC, "No space left on device")]
+
+    def writing(folder, about, figures):
+        if refused:
+            raise refused.pop()
+        return write(folder, about, figures)
+
+    monkeypatch.setattr(report, "write_report", writing)
+    done = mosaic("bench", "good", "slow", "--out", "here")
+    assert "The report cannot be written to 'here': No space left on device." in done.err
+    assert [each["benchmark"] for each in json.loads(Path("here/report.json").read_text())["figures"]] == [
+        *("good", "good"),
+        *("slow", "slow"),
+    ]
+    refused.append(OSError(errno.ENOSPC, "No space left on device"))
+    last = mosaic("bench", "good", "--out", "here")
+    assert (last.code, "200 steps/s" in last.out, "Written" in last.err) == (1, True, False)
+
+
+def test_a_figure_that_was_cut_off_is_a_failure(tmp_path):
+    (tmp_path / "found").write_text('{"what": "counting", "unit": "s", "values": [1.0]}\n{"what": "a st')
+    whole, cut = report.read_figures(tmp_path / "found", "good")
+    assert whole["values"] == [1.0]
+    assert cut["failed"] == 'a figure was not written whole (is the disk full?): {"what": "a st'
 
 
 def test_a_missed_goal_and_a_program_that_fails_end_with_1(mosaic, programs):

@@ -45,6 +45,10 @@ def test_requirements_are_those_of_all_features_and_of_the_tools_that_benchmarks
     assert packages.foreign_imports(root / "benchmarks") == {"ray", "supersuit_of_1642"}
 
 
+def test_the_report_has_the_versions_of_all_of_them(root):
+    assert packages.names(root) == ["msgspec", "torch", "ray", "abacus-of-1642", "SuperSuit-of-1642"]
+
+
 def test_what_is_missing_is_named_as_pip_installs_it(root):
     assert packages.missing(root) == ["abacus-of-1642[wood]>=1", "SuperSuit-of-1642"]
 

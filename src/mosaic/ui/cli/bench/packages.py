@@ -29,6 +29,11 @@ def needed(root: Path) -> list[str]:
     return list(dict.fromkeys([*project["dependencies"], *_flat(project["name"], extras, [EVERYTHING]), *tools]))
 
 
+def names(root: Path) -> list[str]:
+    """Return the names of the needed packages."""
+    return [_parts(each)[0] for each in needed(root)]
+
+
 def missing(root: Path) -> list[str]:
     """Return the needed requirements that are not installed, or not with the extras that they name."""
     return [each for each in needed(root) if not _is_installed(each)]

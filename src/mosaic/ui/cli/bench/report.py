@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import psutil
 
-from mosaic.core.files import write_atomic
-from mosaic.store.origin import all_versions, git_state, machine_here
+from mosaic.core.files import replace_file, write_atomic
+from mosaic.store.origin import GitState, all_versions, describe_git, git_state, machine_here
 from mosaic.telemetry.curves.bootstrap import bounds, resampled_places
 
+if TYPE_CHECKING:
+    from PIL import ImageFont
+
 Document: TypeAlias = dict[str, Any]
+PICTURE = "report.png"
 COLUMNS = ("benchmark", "figure", "ours (95 %)", "peer's (95 %)", "peer", "ratio (95 %)", "goal", "met")
 NUMBERS = [column for column in COLUMNS if "95 %" in column]
+FOOTNOTE = (
+    "Medians of the repeats; ratios are those of the same repeat, and above 1 is better. In brackets: the 95 % "
+    "bootstrap interval of the median; with seven repeats or fewer it is the range of them all."
+)
+_PLAIN = str.maketrans({"×": "x", "µ": "u", "–": "-", "—": "-"})
 _VERDICTS = {True: "yes", False: "NO", None: ""}
 
 
@@ -58,23 +67,33 @@ def summarized(figures: Sequence[Document]) -> list[Document]:
     ]
 
 
-def machine(folder: Path) -> Document:
-    """Return what the figures depend on: the machine, its load, the versions, and the state of the repository."""
+def circumstances(folder: Path, command: str, used_percent: float, packages: Iterable[str]) -> Document:
+    """Return what the figures depend on: command, machine, what else it does, versions, state of the repository."""
     git = git_state(folder)
     return {
+        "command": command,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         **machine_here().model_dump(mode="json", exclude={"host"}),
         "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
         "load": round(psutil.getloadavg()[0], 1),
+        "used_percent": round(used_percent),
         "git": None if git is None else git.model_dump(mode="json"),
-        "versions": all_versions(),
+        "versions": all_versions(packages),
     }
 
 
 def read_figures(path: Path, benchmark: str) -> list[Document]:
-    """Return the figures that a benchmark has written down."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [{"benchmark": benchmark, **json.loads(line)} for line in lines]
+    """Return the figures that a benchmark has written down; one that is cut off, as on a full disk, is a failure."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+    return [{"benchmark": benchmark, **_read_figure(line, benchmark)} for line in lines]
+
+
+def _read_figure(line: str, benchmark: str) -> Document:
+    try:
+        found: Document = json.loads(line)
+    except json.JSONDecodeError:
+        return {"what": benchmark, "failed": f"a figure was not written whole (is the disk full?): {line[:60]}"}
+    return found
 
 
 def rows(figures: Sequence[Document]) -> list[list[str]]:
@@ -89,35 +108,51 @@ def missed(figures: Sequence[Document]) -> list[str]:
 
 def markdown(about: Mapping[str, Any], figures: Sequence[Document]) -> str:
     versions = ", ".join(f"{name} {found}" for name, found in about["versions"].items())
+    commit = describe_git(GitState.model_validate(about["git"])) if about["git"] else "no repository"
     lines = [
         "# Benchmarks",
         "",
+        f"`{about['command']}`",
+        "",
         (
-            f"{about['at']}: {about['cpu']}, {about['cores']} cores, {about['memory_gb']:g} GB, {about['system']}; "
-            f"load {about['load']:.1f}."
+            f"{about['at']}: {', '.join((about['cpu'], *about['gpus']))}, {about['cores']} cores, "
+            f"{about['memory_gb']:g} GB, {about['system']}; before the first benchmark load {about['load']:.1f}, and "
+            f"other programs used {about['used_percent']} % of the cores."
         ),
         "",
-        f"{versions}.",
+        f"Commit {commit}; {versions}.",
         "",
         f"| {' | '.join(COLUMNS)} |",
         f"|{'---|' * len(COLUMNS)}",
-        *(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows(figures)),
+        *(f"| {' | '.join(' '.join(cell.replace('|', '/').split()) for cell in row)} |" for row in rows(figures)),
+        "",
+        FOOTNOTE,
     ]
+    if compared(figures):
+        lines += ["", f"![Ratios to the peers]({PICTURE})"]
     return "\n".join(lines) + "\n"
 
 
 def write_report(folder: Path, about: Mapping[str, Any], figures: Sequence[Document]) -> list[Path]:
-    """Write report.json, report.md and, where there are ratios, report.png; return their paths."""
+    """Write report.json, report.md and, where there are ratios, report.png; return their paths.
+
+    A picture of an earlier report does not stay beside figures that it does not show.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     document = {"machine": dict(about), "figures": summarized(figures)}
     written = [folder / "report.json", folder / "report.md"]
     write_atomic(written[0], json.dumps(document, indent=1))
     write_atomic(written[1], markdown(about, figures))
-    compared = [each for each in figures if each.get("ratios")]
-    if compared:
-        written.append(folder / "report.png")
-        _draw(compared, written[-1])
+    if shown := compared(figures):
+        written.append(folder / PICTURE)
+        _draw(shown, written[-1])
+    else:
+        (folder / PICTURE).unlink(missing_ok=True)
     return written
+
+
+def compared(figures: Sequence[Document]) -> list[Document]:
+    return [each for each in figures if each.get("ratios")]
 
 
 def _cells(figure: Document) -> list[str]:
@@ -151,12 +186,11 @@ def _draw(figures: Sequence[Document], path: Path) -> None:
     def place(value: float) -> float:
         return left + wide * (log10(max(value, low)) - log10(low)) / (log10(high) - log10(low))
 
-    pen.text((10, 12), "How many times the peer, logarithmic; the thick mark is the goal", "#333a44", font)
+    pen.text((10, 12), "How many times as fast as the peer, logarithmic; the thick mark is the goal", "#333a44", font)
     pen.line([(place(1), top - 6), (place(1), top + tall * len(figures))], "#8891a0")
     for number, (figure, ratio) in enumerate(zip(figures, found, strict=True)):
         y = top + tall * number
-        label = f"{figure['what'].strip()} / {figure['peer']}"
-        pen.text((10, y + 4), label if len(label) <= 52 else f"{label[:51]}…", "#333a44", font)
+        pen.text((10, y + 4), _label(figure, font, left - 20), "#333a44", font)
         ends = sorted((place(1), place(ratio.median)))
         pen.rectangle([ends[0], y + 5, ends[1], y + 21], "#d9822b" if figure.get("met") is False else "#3b7dd8")
         if ratio.low is not None and ratio.high is not None:
@@ -165,7 +199,17 @@ def _draw(figures: Sequence[Document], path: Path) -> None:
             pen.line([(place(figure["bound"]), y + 2), (place(figure["bound"]), y + 24)], "#1b2430", 3)
         said = f"{_short(ratio.median)} times{', missed' if figure.get('met') is False else ''}"
         pen.text((max(ends[1], place(ratio.high or 0)) + 6, y + 4), said, "#1b2430", font)
-    picture.save(path)
+    replace_file(path, lambda new: picture.save(new, "PNG"))
+
+
+def _label(figure: Document, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: float) -> str:
+    """Return the figure and the peer, cut to the width, without letters that Pillow's own font does not have."""
+    text = f"{figure['what'].strip()} / {figure['peer']}".translate(_PLAIN)
+    if font.getlength(text) <= width:
+        return text
+    while font.getlength(f"{text}…") > width:
+        text = text[:-1]
+    return f"{text}…"
 
 
 def _short(value: float) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -44,7 +45,7 @@ def bench(
     """
     from mosaic.ui.cli.bench import packages
     from mosaic.ui.cli.bench.programs import Figures, choose, find_programs, run_program
-    from mosaic.ui.cli.bench.report import COLUMNS, NUMBERS, machine, missed, rows, summarized, write_report
+    from mosaic.ui.cli.bench.report import COLUMNS, NUMBERS, circumstances, missed, rows, summarized
     from mosaic.ui.cli.output import note, print_json, print_table
 
     folder = _folder()
@@ -65,10 +66,12 @@ def bench(
         packages.install(folder.parent, absent)
     elif absent:
         note(f"Not installed: {', '.join(absent)}. What needs them is left out. Type: mosaic bench --with-peers")
-    about = machine(folder)
-    if (used := _used_percent()) > BUSY_PERCENT:
-        note(f"Other programs use {used:.0f} % of the cores: figures will vary. Stop them, or read the intervals.")
     given = {"--quick": quick, "--with-peers": with_peers}
+    words = ["mosaic", "bench", *(names or ()), *(option for option, asked in given.items() if asked)]
+    used = _used_percent()
+    about = circumstances(folder, shlex.join(words), used, packages.names(folder.parent))
+    if used > BUSY_PERCENT:
+        note(f"Other programs use {used:.0f} % of the cores: figures will vary. Stop them, or read the intervals.")
     figures: Figures = []
     failed, written = [], list[Path]()
     with _stopped_as_by_ctrl_c():
@@ -76,18 +79,21 @@ def bench(
             options = [option for option in known[name].options if given[option]]
             try:
                 passed = run_program(known[name], [*asked, *options], figures, installed=with_peers)
-                failed += [] if passed else [name]
-            finally:  # hours of figures survive Ctrl-C
-                written = write_report(out, about, figures)
+            except BaseException:  # hours of figures survive Ctrl-C
+                _say_where(_write(out, about, figures))
+                raise
+            failed += [] if passed else [name]
+            written = _write(out, about, figures)
     if json:
         print_json({"machine": about, "figures": summarized(figures), "failed": failed})
     else:
         title = "1 figure" if len(figures) == 1 else f"{len(figures)} figures"
         print_table(title, list(COLUMNS), rows(figures), NUMBERS)
-        note(f"Written: {', '.join(map(str, written))}")
+        _say_where(written)
     wrong = missed(figures)
     if wrong or failed:
         note(f"Missed or failed: {', '.join(dict.fromkeys([*wrong, *failed]))}")
+    if wrong or failed or not written:
         raise typer.Exit(1)
 
 
@@ -111,6 +117,25 @@ def _make_folder(path: Path) -> None:
         raise InputError(
             f"The report cannot be written to '{path}': {error.strerror}. Name another folder: --out FOLDER"
         ) from error
+
+
+def _write(out: Path, about: Mapping[str, Any], figures: Sequence[dict[str, Any]]) -> list[Path]:
+    """Write the report so far and return its files; on a full disk return none, and say so: the benchmarks continue."""
+    from mosaic.ui.cli.bench.report import write_report
+    from mosaic.ui.cli.output import note
+
+    try:
+        return write_report(out, about, figures)
+    except OSError as error:
+        note(f"The report cannot be written to '{out}': {error.strerror}. It is tried again after each benchmark.")
+        return []
+
+
+def _say_where(written: Sequence[Path]) -> None:
+    from mosaic.ui.cli.output import note
+
+    if written:
+        note(f"Written: {', '.join(map(str, written))}")
 
 
 def _used_percent() -> float:
