@@ -14,6 +14,8 @@ import platform
 import tempfile
 import warnings
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from ppo_rows.measure import usable_cores
 from row_table import ONE_THREAD
 from scale_rows.model import driver_full_at, learner_full_at, tables
 
+PACKAGES = ("mosaic-rl", "ray", "torch", "numpy")
 PARTS = ("run", "server", "runners")
 MEASURED = Path(__file__).parent / "scale_rows" / "measured.json"
 PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
@@ -31,10 +34,10 @@ BEGIN, END = "<!-- tables: python benchmarks/scale.py --write -->\n", "<!-- end 
 def measure(parts: Sequence[str], quick: bool) -> dict[str, Any]:
     from scale_rows.costs import run_costs, runner_costs, server_costs
 
-    from mosaic.store.origin import machine_here
-
     cores = sorted(usable_cores())
-    found: dict[str, Any] = {"machine": f"{len(cores)} cores of {machine_here().cpu}, {platform.system()}", "load": {}}
+    found: dict[str, Any] = {"machine": machine(), "load": {}}
+    found["versions"] = {name: version(name) for name in PACKAGES}
+    found["at"] = {part: f"{datetime.now(UTC):%Y-%m-%d}" for part in parts}
     for part in parts:
         found["load"][part] = round(os.getloadavg()[0], 1)
         with tempfile.TemporaryDirectory() as folder:
@@ -46,6 +49,18 @@ def measure(parts: Sequence[str], quick: bool) -> dict[str, Any]:
             else:
                 found |= runner_costs((1, 2) if quick else (1, 2, 4, 8), 2 if quick else 6)
     return found
+
+
+def machine() -> str:
+    from mosaic.store.origin import machine_here
+
+    return f"{len(usable_cores())} cores of {machine_here().cpu}, {platform.system()}"
+
+
+def joined(before: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Return the costs with those that were measured again; each part keeps its own load and date."""
+    by_part = {name: {**before.get(name, {}), **found[name]} for name in ("load", "at")}
+    return {**before, **found, **by_part}
 
 
 def page_with(text: str, made: str) -> str:
@@ -77,9 +92,11 @@ def main() -> None:
     if asked.quick:
         loosen_goals()
     costs = json.loads(MEASURED.read_text())
+    if set(asked.only) < set(PARTS) and not asked.table and machine() != costs["machine"]:
+        parser.error(f"the other parts were measured on {costs['machine']}, and this is {machine()}: leave out --only")
     if not asked.table:
         found = measure(asked.only, asked.quick)
-        costs = {**costs, **found, "load": {**costs["load"], **found["load"]}}
+        costs = joined(costs, found)
     made = tables(costs)
     print(made, flush=True)
     note(costs)

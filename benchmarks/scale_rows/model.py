@@ -18,9 +18,8 @@ REPORTS_PER_S, PICTURES_PER_S, CHECKPOINTS_PER_S = 4.0, 30.0, 1 / 60
 
 def tables(costs: Costs) -> str:
     """Return the generated part of the page."""
-    loads = ", ".join(f"{part} {load:g}" for part, load in costs["load"].items())
     parts = [
-        (f"Measured on {costs['machine']}; load of the machine before each part: {loads}.", parts_table(costs)),
+        (where(costs), parts_table(costs)),
         ("### 10, 100 and 1,000 env runners, computed", runners_table(costs)),
         ("Runners that saturate a part, each with a core of its own:", limits_table(costs)),
         ("### As many env runners as fit here, measured", checked_runners(costs)),
@@ -29,6 +28,16 @@ def tables(costs: Costs) -> str:
         ("### What a run itself costs, computed", run_table(costs)),
     ]
     return "\n".join(f"{title}\n\n{_markdown(table)}" for title, table in parts)
+
+
+def where(costs: Costs) -> str:
+    """Return machine, load, days and versions; older measurements recorded neither day nor versions."""
+    loads = ", ".join(f"{part} {load:g}" for part, load in costs["load"].items())
+    said = f"Measured on {costs['machine']}; load of the machine before each part: {loads}."
+    if days := ", ".join(f"{part} {day}" for part, day in costs.get("at", {}).items()):
+        versions = ", ".join(f"{name} {found}" for name, found in costs["versions"].items())
+        said += f" Days: {days}; with {versions}."
+    return said
 
 
 def parts_table(costs: Costs) -> Table:
