@@ -17,11 +17,14 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from statistics import mean, median
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
-from figures import at_least, loosen_goals, note_failure, note_ratio, note_skipped
+from figures import at_least, loosen_goals, note_ratio, note_skipped
+from ppo_rows.measure import gate
+from row_table import run_row
 
 for library in ("OPENBLAS", "OMP", "MKL"):  # read when numpy and torch are first imported
     os.environ[f"{library}_NUM_THREADS"] = "1"
@@ -197,8 +200,8 @@ def lowest(row: Row, results: list[float]) -> float:
     return float(np.quantile(drawn.mean(1), 0.025))
 
 
-def measure(name: str, row: Row, steps: int, seeds: range) -> bool:
-    """Print the row; return whether it learned."""
+def measure(name: str, row: Row, steps: int, seeds: range) -> None:
+    """Train both sides and print the row. Gate: ours learned."""
     warm = min(steps, row.params.get("learning_starts", row.params.get("n_steps", 0)) + 64)
     ours(row, warm, seed=99)
     print(f"{name}: {steps:,} env steps, {len(seeds)} seeds, load {os.getloadavg()[0]:.1f}", flush=True)
@@ -216,14 +219,10 @@ def measure(name: str, row: Row, steps: int, seeds: range) -> bool:
     least = lowest(row, [theirs.result for _, theirs in pairs])
     reached = mean(mine.result for mine, _ in pairs)
     ratio = median(theirs.cpu_s / mine.cpu_s for mine, theirs in pairs)
-    learned = reached >= least
+    gate(reached >= least, f"a return of {reached:.1f}, and {least:.1f} is the least")
     sides = ([steps / outcome.cpu_s for outcome in side] for side in zip(*pairs, strict=True))
     verdict = note_ratio(f"{name}, by processor time", "steps/s", *sides, "SB3", at_least(row.goal))
-    if not learned:
-        note_failure(name, f"a return of {reached:.1f}, and {least:.1f} is the least")
-    said = "learned" if learned else "DID NOT LEARN"
-    print(f"  {said}: {reached:.1f} (at least {least:.1f}); ratio {ratio:.2f}, {verdict}", flush=True)
-    return learned
+    print(f"  learned: {reached:.1f} (at least {least:.1f}); ratio {ratio:.2f}, {verdict}", flush=True)
 
 
 def main() -> None:
@@ -256,7 +255,7 @@ def main() -> None:
             print(f"{name}: {reason}", flush=True)
             continue
         steps = QUICK_STEPS[name] if arguments.quick else arguments.steps or ROWS[name].steps
-        failed += [] if measure(name, ROWS[name], steps, seeds) else [name]
+        failed += [] if run_row(name, partial(measure, name, ROWS[name], steps, seeds)) else [name]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 

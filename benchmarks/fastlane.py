@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import cycle
 from multiprocessing.connection import Connection
 from os import cpu_count, getloadavg
@@ -32,6 +34,7 @@ from typing import Any
 import numpy as np
 from figures import at_least, at_most, loosen_goals, note_figure
 from numpy.typing import NDArray
+from row_table import run_row
 
 from mosaic.config.run import RunConfig
 from mosaic.evaluation.statistics import estimate_mean
@@ -276,8 +279,10 @@ def main() -> None:
     if options.quick:
         loosen_goals()
     with tempfile.TemporaryDirectory() as name:
-        for row in options.rows or ROWS:
-            ROWS[row](Path(name), QUICK_REPEATS if options.quick else options.repeats)
+        repeats = QUICK_REPEATS if options.quick else options.repeats
+        failed = [row for row in options.rows or ROWS if not run_row(row, partial(ROWS[row], Path(name), repeats))]
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

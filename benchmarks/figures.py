@@ -11,6 +11,7 @@ from typing import NamedTuple
 VARIABLE = "MOSAIC_BENCHMARK_FIGURES"
 LOOSER = 2.0
 _loose = False
+_noted = 0
 
 
 class Goal(NamedTuple):
@@ -41,6 +42,11 @@ def loosen_goals() -> None:
     """
     global _loose
     _loose = True
+
+
+def noted() -> int:
+    """Return how many lines this process has written down, or would have if `mosaic bench` had started it."""
+    return _noted
 
 
 def note_figure(what: str, unit: str, values: Sequence[float], goal: Goal | None = None) -> str:
@@ -82,6 +88,8 @@ def _note(document: dict[str, object], goal: Goal | None, figure: float) -> str:
 
 
 def _write(document: dict[str, object]) -> None:
+    global _noted
+    _noted += 1
     if path := os.environ.get(VARIABLE):
         with open(path, "a", encoding="utf-8") as figures:
-            figures.write(json.dumps(document) + "\n")
+            figures.write(json.dumps(document, allow_nan=False) + "\n")

@@ -22,11 +22,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import tempfile
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from figures import note_failure, note_figure, note_skipped
+from figures import note_figure, note_skipped
+from ppo_rows.measure import gate
+from row_table import run_row
 
 import mosaic
 
@@ -108,18 +112,17 @@ def main() -> None:
         for name in asked.rows or ROWS:
             note_skipped(name, "there is no CUDA device here")
         return
-    missed = []
-    for name in asked.rows or ROWS:
+
+    def row(name: str) -> None:
         found = measure(name, asked)
-        if found["reached"] is None or found["reached"] < GATES[name]:
-            missed.append(name)
-            note_failure(name, "it did not learn: the gate failed")
-            print(f"The gate of {name} failed, so its speed means nothing.")
-        else:
-            note_figure(name, "M steps/s", [found["env_steps_per_s"] / 1e6])
-            print(f"{name}: {found['env_steps_per_s'] / 1e6:,.1f} M steps/s with learning")
-    if missed:
-        raise SystemExit(1)
+        reached = found["reached"]
+        gate(reached is not None and reached >= GATES[name], f"{name} reaches {reached} of {GATES[name]}")
+        note_figure(name, "M steps/s", [found["env_steps_per_s"] / 1e6])
+        print(f"{name}: {found['env_steps_per_s'] / 1e6:,.1f} M steps/s with learning")
+
+    failed = [name for name in asked.rows or ROWS if not run_row(name, partial(row, name))]
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
 from typing import TypeAlias
 
-from figures import loosen_goals, note_failure, note_skipped
+from figures import loosen_goals, note_failure, note_skipped, noted
 from ppo_rows.measure import GateFailed, PeerMissing, Plan, Unmeasured
 
 from mosaic.core.errors import MissingExtraError, describe_error
@@ -71,9 +71,12 @@ def _run(package: str, rows: Rows, name: str, plan: Plan) -> bool:
     return run_row(name, row)
 
 
-def run_row(name: str, row: Callable[[], None]) -> bool:
-    """Run one row; return False if it failed. What is not installed is noted, with what to type."""
-    began = perf_counter()
+def run_row(name: str, row: Callable[[], object]) -> bool:
+    """Run one row; return False if it failed. What is not installed is noted, with what to type.
+
+    A row that ends without a figure has failed: the report would say nothing about it.
+    """
+    began, before = perf_counter(), noted()
     try:
         row()
     except GateFailed as reason:
@@ -96,6 +99,10 @@ def run_row(name: str, row: Callable[[], None]) -> bool:
             note_failure(name, describe_error(error))
             return False
         _leave_out(name, f"{missing} is not installed. Type: {TO_INSTALL}", missing)
+    if noted() == before:
+        note_failure(name, reason := "it ended without a figure")
+        print(f"{name}: {reason}", flush=True)
+        return False
     print(f"  ({name}: {perf_counter() - began:.0f} s)", flush=True)
     return True
 

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -21,6 +21,8 @@ from time import perf_counter, time
 from typing import Any
 
 from figures import Goal, loosen_goals, note_figure
+from ppo_rows.measure import gate
+from row_table import run_row
 
 from mosaic.config.loading import parse_run_config
 from mosaic.runs.trainer import Trainer
@@ -61,8 +63,10 @@ def fields(index: int) -> dict[str, Any]:
     }
 
 
-def show(what: str, figure: float, unit: str, limit: float, at_least: bool = False) -> float:
-    note_figure(what, unit, [figure], Goal("at least" if at_least else "at most", limit))
+def show(what: str, figures: Sequence[float], unit: str, limit: float, at_least: bool = False) -> float:
+    """Print and return the median of the repeats."""
+    figure = median(figures)
+    note_figure(what, unit, figures, Goal("at least" if at_least else "at most", limit))
     ratio = limit / figure if at_least else figure / limit
     bound = "at least" if at_least else "at most"
     print(f"{what:52}{figure:14,.2f} {unit:9} {bound} {limit:10,.2f}   ratio {ratio:6.3f}", flush=True)
@@ -78,7 +82,7 @@ def report_cost(folder: Path, events: int = 100_000, slices: int = 10) -> float:
             for _ in range(events // slices):
                 writer.report(**event)
             means.append((perf_counter() - start) / (events // slices) * 1e6)
-    return show("cost of one report()", median(means), "µs", 20)
+    return show("cost of one report()", means, "µs", 20)
 
 
 def stored_per_second(folder: Path, events: int = 300_000) -> float:
@@ -97,10 +101,9 @@ def stored_per_second(folder: Path, events: int = 300_000) -> float:
         seen = int(reader.stdout.readline())
         read = perf_counter() - start
     reader.wait()
-    if seen != events:
-        raise SystemExit(f"the reader saw {seen} of {events} events")
-    show("events read per second by the attached reader", events / read, "events/s", 50_000, at_least=True)
-    return show("events stored per second, reader attached", events / stored, "events/s", 50_000, at_least=True)
+    gate(seen == events, f"the reader saw {seen} of {events} events")
+    show("events read per second by the attached reader", [events / read], "events/s", 50_000, at_least=True)
+    return show("events stored per second, reader attached", [events / stored], "events/s", 50_000, at_least=True)
 
 
 def chart_query(folder: Path, events: int = 1_000_000) -> float:
@@ -116,10 +119,10 @@ def chart_query(folder: Path, events: int = 1_000_000) -> float:
         assert curves.query("episode_reward_mean").high.max() == 997.25
 
     cold = _seconds(lambda: ask(Curves(run)))
-    opened = min(_seconds(lambda: ask(Curves(run))) for _ in range(5))
+    opened = [_seconds(lambda: ask(Curves(run))) for _ in range(5)]
     curves = Curves(run)
     ask(curves)
-    again = min(_seconds(lambda: ask(curves)) for _ in range(5))
+    again = [_seconds(lambda: ask(curves)) for _ in range(5)]
     size = os.path.getsize(run / "metrics.jsonl") / 1e6
     label = f"chart of {events / 1e6:g} M events"
     print(f"{f'{label}, no cache yet ({size:,.0f} MB of JSON)':52}{cold:14.3f} s")
@@ -139,13 +142,12 @@ def start_of_a_run(home: Path, repeats: int = 9) -> float:
             "seed": seed,
         }
         run = trainer.submit(config)
-        if run.wait(60) != "finished":
-            raise SystemExit(f"the run {run.id} {run.state}: {run.reason}")
+        gate(run.wait(60) == "finished", f"the run {run.id} {run.state}: {run.reason}")
         events = list(run.events())
-        if [event["env_steps"] for event in events if event["kind"] == "iteration"] != list(range(100, 1001, 100)):
-            raise SystemExit("the toy did not train")
+        steps = [event["env_steps"] for event in events if event["kind"] == "iteration"]
+        gate(steps == list(range(100, 1001, 100)), "the toy did not train")
         seconds.append(next(event["timestamp"] for event in events if event["kind"] == "started") - asked)
-    return show("start of a run, median (toy worker)", median(seconds), "s", 0.7)
+    return show("start of a run, median (toy worker)", seconds, "s", 0.7)
 
 
 def list_of_runs(home: Path, runs: int = 1000, repeats: int = 5) -> float:
@@ -161,10 +163,9 @@ def list_of_runs(home: Path, runs: int = 1000, repeats: int = 5) -> float:
         answer = subprocess.run(command, env=environment, capture_output=True, check=True)
         return len(json.loads(answer.stdout))
 
-    if ask() != runs:
-        raise SystemExit("the list is not whole")
+    gate(ask() == runs, "the list is not whole")
     return show(
-        f"mosaic runs list, {runs:,} runs", min(_seconds(lambda: ask() and None) for _ in range(repeats)), "s", 0.5
+        f"mosaic runs list, {runs:,} runs", [_seconds(lambda: ask() and None) for _ in range(repeats)], "s", 0.5
     )
 
 
@@ -179,7 +180,7 @@ def compiling_for_the_demo(home: Path, repeats: int = 3) -> float:
             demo = partial(subprocess.run, command, env=environment, stdin=subprocess.DEVNULL, capture_output=True)
             seconds[cache].append(_seconds(lambda demo=demo: demo(check=True) and None))
     print(f"{'mosaic demo with an empty cache, median':52}{median(seconds['empty']):14.3f} s")
-    spent = median(seconds["empty"]) - median(seconds["full"])
+    spent = [empty - full for empty, full in zip(seconds["empty"], seconds["full"], strict=True)]
     return show("compiling for mosaic demo, caches empty", spent, "s", 20)
 
 
@@ -212,9 +213,10 @@ def main() -> None:
         parser.error(f"there is no row {', '.join(unknown)}. Rows: {', '.join(ROWS)}")
     with tempfile.TemporaryDirectory() as folder:
         for name in chosen or ROWS:
-            home = Path(folder) / name
-            home.mkdir()
-            ROWS[name](home)
+            (Path(folder) / name).mkdir()
+        failed = [name for name in chosen or ROWS if not run_row(name, partial(ROWS[name], Path(folder) / name))]
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ ROWS = {  # name: function and what it shows
     "ppo": ("speed:ppo", "PPO CartPole, 8 envs; by hand. At least 0.97×, the same returns"),
     "dqn": ("speed:dqn", "DQN CartPole, 1 env; by hand. At least 0.97×, the same returns"),
     "sac": ("speed:sac", "SAC Pendulum, 1 env; by hand. At least 0.97×, the same returns"),
-    "twin": ("speed:twin", "PPO CartPole, 512 compiled envs; SB3's DummyVecEnv. At least 2×"),
+    "twin": ("speed:twin", "PPO CartPole, 512 compiled envs; SB3's DummyVecEnv. At least 1.5×"),
     "twins": ("speed:twins", "PPO on 8 to 128 compiled envs; SB3's own vector envs. Acrobot: at least 2×"),
 }
 

@@ -25,6 +25,7 @@ import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median, quantiles
@@ -33,6 +34,7 @@ from typing import cast
 
 import psutil
 from figures import Goal, loosen_goals, note_figure
+from row_table import run_row
 from textual._compositor import CompositorUpdate
 
 from mosaic.runs.run import Run
@@ -230,13 +232,16 @@ def main() -> None:
     if asked.quick:
         loosen_goals()
     print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    failed = []
     for row in asked.rows or ROWS:
         home = Path(tempfile.mkdtemp(prefix="mosaic-tui-"))
         os.environ["MOSAIC_HOME"] = str(home)
         try:
-            ROWS[row](home, asked)
+            failed += [] if run_row(row, partial(ROWS[row], home, asked)) else [row]
         finally:
             shutil.rmtree(home, ignore_errors=True)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -32,6 +33,8 @@ import numpy as np
 import psutil
 from figures import at_most, loosen_goals, note_figure, note_skipped
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
+from ppo_rows.measure import Unmeasured, gate
+from row_table import run_row
 from websockets.asyncio.client import ClientConnection, connect
 
 from mosaic.runs.monitoring import prepare_curves
@@ -324,8 +327,7 @@ async def _look(server: Server, count: int, seconds: float, path: str, words: st
         await asyncio.sleep(seconds)
         spent = sum(server.process.cpu_times()[:2]) - before
         ended = sum(task.done() for task in listening)
-        if ended:
-            raise SystemExit(f"{ended} of {len(listening)} sockets were closed by the server")
+        gate(not ended, f"{ended} of {len(listening)} sockets were closed by the server")
         show(f"{count} idle viewers, {words}", 100 * spent / (perf_counter() - start), "% of a core", 10.0)
         for task in listening:
             task.cancel()
@@ -334,7 +336,7 @@ async def _look(server: Server, count: int, seconds: float, path: str, words: st
 def _client_id(page: str) -> str:
     found = re.search(r"client_id\W+([0-9a-f-]{36})", page)
     if found is None:
-        raise SystemExit("the page does not say whose it is")
+        raise Unmeasured("the page does not say whose it is")
     return found[1]
 
 
@@ -389,9 +391,12 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        for name in asked.rows or ROWS:
-            ROWS[name](Path(folder) / name, browser)
+        failed = [
+            name for name in asked.rows or ROWS if not run_row(name, partial(ROWS[name], Path(folder) / name, browser))
+        ]
         browser.close()
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

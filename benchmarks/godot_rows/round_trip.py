@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 
 import numpy as np
@@ -29,19 +28,19 @@ def game(plan: Plan) -> None:
     for chosen, name, most in (({max(cores)}, "one core", MOST), (cores, "all cores", None)):
         with _on(chosen):
             ours, bare, plain = _compare(plan, ENV, OPTIONS, command)
-        show_limit(f"step of the env, real engine, {name}", median(ours) * 1e6, "µs", None)
-        show_limit(f"bare loop to the same game, {name}", median(bare) * 1e6, "µs", None)
-        show_limit(f"plain client without checks, {name}", median(plain) * 1e6, "µs", None)
-        show_limit(f"round trip, ours / bare loop, {name}", _ratio(ours, bare), "×", most)
-        show_limit(f"round trip, ours / plain client, {name}", _ratio(ours, plain), "×", None)
+        show_limit(f"step of the env, real engine, {name}", _us(ours), "µs", None)
+        show_limit(f"bare loop to the same game, {name}", _us(bare), "µs", None)
+        show_limit(f"plain client without checks, {name}", _us(plain), "µs", None)
+        show_limit(f"round trip, ours / bare loop, {name}", _ratios(ours, bare), "×", most)
+        show_limit(f"round trip, ours / plain client, {name}", _ratios(ours, plain), "×", None)
 
 
 def echo(plan: Plan) -> None:
     """Show the env's own time. There is no limit: against nothing at all, anything takes long."""
     ours, bare, _ = _compare(plan, f"godot/{ECHO}", {}, [str(ECHO), "--port=PORT"])
-    show_limit("step of the env, peer that computes nothing", median(ours) * 1e6, "µs", None)
-    show_limit("bare echo loop", median(bare) * 1e6, "µs", None)
-    show_limit("the env's own time", (median(ours) - median(bare)) * 1e6, "µs", None)
+    show_limit("step of the env, peer that computes nothing", _us(ours), "µs", None)
+    show_limit("bare echo loop", _us(bare), "µs", None)
+    show_limit("the env's own time", _us([mine - other for mine, other in zip(ours, bare, strict=True)]), "µs", None)
 
 
 @contextmanager
@@ -55,8 +54,12 @@ def _on(cores: set[int]) -> Iterator[None]:
         keep_on(before)
 
 
-def _ratio(ours: list[float], bare: list[float]) -> float:
-    return median(mine / other for mine, other in zip(ours, bare, strict=True))
+def _ratios(ours: list[float], bare: list[float]) -> list[float]:
+    return [mine / other for mine, other in zip(ours, bare, strict=True)]
+
+
+def _us(seconds: list[float]) -> list[float]:
+    return [each * 1e6 for each in seconds]
 
 
 def _compare(

@@ -29,6 +29,12 @@ _HERE = Path(__file__).parent
 _ONE_THREAD_XLA = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
+def pinned(package: str) -> str:
+    """Return the name and version of a package that has an environment of its own, for the report."""
+    (found,) = [each for packages in PACKAGES.values() for each in packages if each.startswith(f"{package}==")]
+    return found.replace("==", " ")
+
+
 def wanted(plan: Plan, what: str, name: str) -> bool:
     """Return whether a peer with an environment of its own is measured; if not, say in the report what to type."""
     if not plan.with_peers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from figures import note_figure
 from ppo_rows.measure import Plan, gate
 from ppo_rows.ours import make_learner, train
 from ppo_rows.several import BATCH, COMMON, NETS, SPREAD
@@ -35,7 +36,9 @@ def _difference(
     reached = {
         policies: [_learn(env, envs, steps, seed, params, policies) for seed in seeds] for policies in (OWN, CENTRAL)
     }
-    estimate = estimate_mean([a - b for a, b in zip(reached[CENTRAL], reached[OWN], strict=True)])
+    differences = [a - b for a, b in zip(reached[CENTRAL], reached[OWN], strict=True)]
+    note_figure(f"{what}: what a central critic adds", "", differences)
+    estimate = estimate_mean(differences)
     means = [sum(returns) / len(returns) for returns in (reached[CENTRAL], reached[OWN])]
     low, high = (float("nan") if end is None else end for end in estimate.ci95)
     print(

@@ -126,8 +126,9 @@ def show_time(
     _print(what, f"{mine:14.3f} s        {name} {other:.3f} s  ratio {ratio:.1f}{also}", verdict)
 
 
-def show_limit(what: str, figure: float, unit: str, at_most: float | None) -> None:
-    _print(what, f"{figure:14.3f} {unit}", note_figure(what, unit, [figure], most(at_most)))
+def show_limit(what: str, figures: Sequence[float], unit: str, at_most: float | None) -> None:
+    """Print the median of the repeats."""
+    _print(what, f"{median(figures):14.3f} {unit}", note_figure(what, unit, figures, most(at_most)))
 
 
 def _print(what: str, text: str, verdict: str) -> None:

@@ -11,7 +11,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ppo_rows.measure import Outcome, Plan, gate, in_turn, keep_on, show_speed, show_time, timed, usable_cores
+from ppo_rows.measure import (
+    Outcome,
+    Plan,
+    gate,
+    in_turn,
+    keep_on,
+    show_limit,
+    show_speed,
+    show_time,
+    timed,
+    usable_cores,
+)
 from ppo_rows.ours import make_learner, train
 
 CARTPOLE, GOAL = "gym/CartPole-v1", 475.0
@@ -90,14 +101,14 @@ def cleanrl(plan: Plan) -> None:
     if not plan.quick:
         learned = cleanrl_style.train(0, CLEANRL_TOTAL, CLEANRL_TOTAL, GOAL)
         gate(learned.reward >= GOAL, f"the peer reaches {learned.reward:.0f} of {GOAL}")
-        show_time(f"the same, to {GOAL:.0f}", mine, [learned], "one file of torch", None)
+        show_time(f"the same, to {GOAL:.0f}, seed 0", mine[:1], [learned], "one file of torch", None)
 
 
 def start(plan: Plan) -> None:
     """Measure the time from the start of the process: ours until its end, RLlib until it reports the goal."""
     from ppo_peers.own_place import ask
 
-    command = str(Path(sys.executable).with_name("mosaic"))
+    command, trained = str(Path(sys.executable).with_name("mosaic")), list[float]()
 
     def through_cli(seed: int) -> Outcome:
         with TemporaryDirectory() as home, timed() as clock:
@@ -109,6 +120,7 @@ def start(plan: Plan) -> None:
         gate(ended.returncode == 0, f"mosaic train: {ended.stderr[-500:]}")
         told = json.loads(ended.stdout)
         gate(told["time_to_stop_s"] is not None, f"seed {seed}: mosaic train ends at {told['episode_reward_mean']:.0f}")
+        trained.append(told["time_to_stop_s"])
         return Outcome(1, clock.wall_s, 1.0)
 
     def in_process(seed: int) -> Outcome:
@@ -125,9 +137,11 @@ def start(plan: Plan) -> None:
 
     in_process(0)
     through_cli(0)
+    trained.clear()
     mine, alone, other = in_turn(plan.repeats, through_cli, in_process, peer)
     show_time("CartPole to 475 from process start, through the CLI", mine, other, "RLlib", 8, cpu=False)
     show_time("CartPole to 475 from process start, in process", alone, other, "RLlib", 15, cpu=False)
+    show_limit("CartPole to 475 through the CLI, training alone", trained, "s", None)
 
 
 def many_envs(plan: Plan) -> None:
@@ -135,7 +149,7 @@ def many_envs(plan: Plan) -> None:
 
     PufferLib 3 is left out: its only package is a source archive that fetches raylib from GitHub as it builds.
     """
-    from ppo_peers.own_place import ask, wanted
+    from ppo_peers.own_place import ask, pinned, wanted
 
     def ours(seed: int, total: int = MANY_TOTAL) -> Outcome:
         learner = make_learner(CARTPOLE, MANY_ENVS, MANY_TOTAL, seed, {**MANY, "learning_rate_schedule": "linear"})
@@ -152,11 +166,11 @@ def many_envs(plan: Plan) -> None:
 
     ours(0, 100_000)
     what = "CartPole, 1,024 envs, one epoch"
-    if not wanted(plan, what, "JAX"):
+    if not wanted(plan, what, pinned("jax")):
         show_speed(what, in_turn(plan.repeats, ours)[0])
         return
     mine, other = in_turn(plan.repeats, ours, jax)
-    show_speed(what, mine, other, "JAX", 1.2)
+    show_speed(what, mine, other, pinned("jax"), 1.2)
 
 
 def two_cores(plan: Plan) -> None:

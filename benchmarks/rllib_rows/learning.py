@@ -8,6 +8,7 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from figures import Goal, note_figure
 from ppo_rows.measure import Plan, gate
 from rllib_rows.asking import ask
 
@@ -62,6 +63,8 @@ def sac(plan: Plan) -> None:
     hand = ask("by_hand.py", question)
     print(f"{'':54}random {low:.1f}, ours {ours:.1f}, RLlib by hand {hand['played']:.1f}", flush=True)
     gate(ours >= -400, f"sac reaches {ours:.1f} of -400, RLlib by hand {hand['played']:.1f}")
+    _note(answer, "sac Pendulum, return of the likeliest actions", "", ours, -400.0)
+    note_figure("  the same, RLlib by hand", "", [hand["played"]])
 
 
 def _reach(plan: Plan, algorithm: str, goal: float, envs: int, training: dict[str, Any]) -> None:
@@ -74,6 +77,7 @@ def _reach(plan: Plan, algorithm: str, goal: float, envs: int, training: dict[st
     answer = ask("through_mosaic.py", question)
     _show(f"{algorithm} CartPole to {aim:g}", answer)
     gate(answer["reward"] >= aim, f"{algorithm} reaches {answer['reward']:.1f} of {aim:g} in {answer['wall_s']:.0f} s")
+    _note(answer, f"{algorithm} CartPole, mean return", "", answer["reward"], aim)
 
 
 def spread(plan: Plan) -> None:
@@ -104,6 +108,8 @@ def _spread(plan: Plan, policies: str) -> None:
     print(f"{'':54}random {low:.1f}, ours {ours:.1f}, nearest_landmark {high:.1f}: {share:.0%} of the way", flush=True)
     least = 0.1 if plan.quick else 1 / 3
     gate(share >= least, f"{policies} goes {share:.0%} of the way from random to nearest_landmark, {least:.0%} needed")
+    what = f"simple_spread, {policies}: of the way to the scripted policy"
+    _note(answer, what, "%", 100 * share, 100 * least)
 
 
 def connect_four(plan: Plan) -> None:
@@ -124,6 +130,7 @@ def connect_four(plan: Plan) -> None:
     print(f"{'':54}{won:.0%} of 200 games won against random, as first and as second player", flush=True)
     least = 0.7 if plan.quick else 0.9
     gate(won >= least, f"{won:.0%} of the games won against random, {least:.0%} needed")
+    _note(answer, "connect four, self-play: games won against random", "%", 100 * won, 100 * least)
 
 
 def _mean_return(env: str, policy: str, home: str) -> float:
@@ -152,6 +159,12 @@ def _use(home: str) -> None:
 
 def _time_s(plan: Plan) -> float:
     return TEN_MINUTES_S / 6 if plan.quick else TEN_MINUTES_S - 20  # the last iteration and checkpoint take a while
+
+
+def _note(answer: dict[str, Any], what: str, unit: str, reached: float, least: float) -> None:
+    """Write down what was learned, and the time that it took."""
+    note_figure(what, unit, [reached], Goal("at least", least, fixed=True))
+    note_figure(f"  time of its {answer['steps']:,} env steps", "s", [answer["wall_s"]])
 
 
 def _show(what: str, answer: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from figures import note_figure
 from ppo_rows.measure import Plan
 from rllib_rows.asking import ask
 from rllib_rows.speed import CARTPOLE, SPREAD
@@ -16,8 +17,13 @@ def scale(plan: Plan) -> None:
     for question in (CARTPOLE, SPREAD):
         seen = ask("scale_probe.py", {**question, "runners": 1, "seed": 0, "steps": 0})
         _show(question["env"], seen)
+        note_figure(f"{question['env']}: one env runner samples", "steps/s", [seen["steps"] / seen["sample_s"]])
+        note_figure(f"{question['env']}: the learner on one CPU", "steps/s", [seen["steps"] / seen["update_s"]])
         for runners in (1, 2, 10, 100, 1000):
             _compute(runners, seen)
+            found = estimate(runners, seen)
+            speed = found.steps / found.whole_s
+            note_figure(f"{question['env']}: {runners:,} env runners, computed", "steps/s", [speed])
 
 
 def _show(env: str, seen: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ def self_play(repeats: int) -> None:
         agents = [tabular_qlearner.QLearner(player_id=i, num_actions=9) for i in range(2)]
         peers.append(_open_spiel_speed(env, agents, 4_000))
     row("tic-tac-toe self-play, moves/s (peer: OpenSpiel)", ours, "moves/s", peers, 1000)
-    row("time to a policy proven unbeatable", [1e3 * each for each in times], "ms (at most 50)")
+    row("time to a policy proven unbeatable", [1e3 * each for each in times], "ms", at_most=50)
 
 
 def _open_spiel_speed(env: Any, agents: list[Any], moves: int) -> float:

@@ -7,6 +7,7 @@ from statistics import median
 from time import perf_counter
 
 from figures import at_least as least
+from figures import at_most as most
 from figures import note_figure, note_ratio
 
 
@@ -16,13 +17,21 @@ def seconds(work: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
-def row(what: str, ours: Sequence[float], unit: str, peer: Sequence[float] = (), at_least: float | None = None) -> None:
-    """Print the median of the repeats, and its ratio to the peer's."""
+def row(
+    what: str,
+    ours: Sequence[float],
+    unit: str,
+    peer: Sequence[float] = (),
+    at_least: float | None = None,
+    *,
+    at_most: float | None = None,
+) -> None:
+    """Print the median of the repeats, and its ratio to the peer's; `at_most` is for figures without a peer."""
     middle = median(ours)
-    text = f"{what:58}{middle:16,.0f} {unit}"
+    text = f"{what:58}{middle:16,.{0 if middle >= 100 else 2}f} {unit}"
     if peer:
         verdict = note_ratio(what, unit, ours, peer, "peer", least(at_least))
         text += f"   peer {median(peer):12,.0f}   ratio {middle / median(peer):9.2f}"
     else:
-        verdict = note_figure(what, unit, ours, least(at_least))
+        verdict = note_figure(what, unit, ours, least(at_least) or most(at_most))
     print(f"{text}   {verdict}", flush=True)

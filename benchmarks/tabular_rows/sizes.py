@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import Any
 
 import numpy as np
-from tabular_rows.rows import seconds
+from tabular_rows.rows import row, seconds
 
 from mosaic.envs.compiled.mdp.mdp import Mdp
 from mosaic.learners.tabular.options import TabularOptions
@@ -23,14 +22,11 @@ def table_sizes(repeats: int) -> None:
     for states in sizes if repeats > 1 else sizes[:-1]:
         training = TwinTraining(_random_mdp(states), "q_learning", TabularOptions(), 0)
         training.advance(100_000)
-        nanoseconds = median(seconds(lambda t=training: t.advance(1_000_000)) for _ in range(3)) * 1e3
+        taken = [1e3 * seconds(lambda t=training: t.advance(1_000_000)) for _ in range(3)]
         entries, size = training.values.size, training.values.nbytes / 2**20
         del training
-        print(
-            f"table of {entries:11,} entries, {size:10,.3f} MiB: {nanoseconds:8.1f} ns per update, "
-            f"a read that waits for the one before {_read_ns(entries):8.1f} ns",
-            flush=True,
-        )
+        row(f"table of {entries:,} entries ({size:,.3f} MiB): an update", taken, "ns")
+        row("  a read that waits for the one before", _read_ns(entries), "ns")
 
 
 def _random_mdp(states: int) -> Mdp:
@@ -42,7 +38,7 @@ def _random_mdp(states: int) -> Mdp:
     )  # fmt: skip
 
 
-def _read_ns(entries: int, steps: int = 1_000_000) -> float:
+def _read_ns(entries: int, steps: int = 1_000_000) -> list[float]:
     """Measure the latency of memory of the table's size: a cycle through all entries, each naming the next.
 
     The step of a linear congruential generator is a single cycle where the multiplier minus one is divisible by 4 and
@@ -59,4 +55,4 @@ def _read_ns(entries: int, steps: int = 1_000_000) -> float:
 
     ring = ((np.arange(entries) * 1_664_525_021 + 1_013_904_223) % entries).astype(np.int32)
     chase(ring, 1000)
-    return median(seconds(lambda: chase(ring, steps)) for _ in range(3)) / steps * 1e9
+    return [seconds(lambda: chase(ring, steps)) / steps * 1e9 for _ in range(3)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from mosaic.ui.cli.bench.programs import find_programs
+from mosaic.ui.cli.bench.programs import choose, find_programs
 
 FOLDER = Path(__file__).parents[3] / "benchmarks"
 HEAD = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); sys.argv = ['bench']\n"
@@ -43,11 +44,14 @@ def missing(): import abacus_of_1642
 def inside(): import mosaic.abacus
 def extra(): raise MissingExtraError("Type: pip install 'mosaic-rl[mpi]'")
 def engine(): raise PeerMissing("no engine. Type: this")
+def silent(): pass
+def endless(): note_figure("endless", "s", [float("nan")])
 def good(): note_figure("good", "s", [1.0])
-print([run_row(each.__name__, each) for each in (crash, unmeasured, missing, inside, extra, engine, good)])
+rows = (crash, unmeasured, missing, inside, extra, engine, silent, endless, good)
+print([run_row(each.__name__, each) for each in rows])
 """
     done, figures = ask(text)
-    assert done.stdout.splitlines()[-1] == "[False, False, True, False, True, True, True]", done.stderr
+    assert done.stdout.splitlines()[-1] == "[False, False, True, False, True, True, False, False, True]", done.stderr
     said = {each["what"]: each.get("failed") or each.get("skipped") for each in figures}
     assert said == {
         "crash": "ZeroDivisionError: division by zero",
@@ -56,6 +60,8 @@ print([run_row(each.__name__, each) for each in (crash, unmeasured, missing, ins
         "inside": "ModuleNotFoundError: No module named 'mosaic.abacus'",
         "extra": "Type: pip install 'mosaic-rl[mpi]'",
         "engine": "no engine. Type: this",
+        "silent": "it ended without a figure",
+        "endless": "ValueError: Out of range float values are not JSON compliant",
         "good": None,
     }
     assert [each["what"] for each in figures if each.get("package")] == ["missing", "extra"]
@@ -84,17 +90,84 @@ print(run_row("slow", lambda: own_place._quietly(python, "-c", "import signal; s
 
 def test_a_peer_with_its_own_environment_is_left_out_with_what_to_type(ask):
     text = """
-from ppo_peers.own_place import PACKAGES, wanted
+from ppo_peers.own_place import PACKAGES, pinned, wanted
 from ppo_rows.measure import Plan
 assert wanted(Plan(1, True, with_peers=True), "CartPole", "JAX")
 assert not wanted(Plan(1, True, with_peers=False), "CartPole", "JAX")
 assert all("==" in package for packages in PACKAGES.values() for package in packages)
+assert "==".join(pinned("jax").split()) in PACKAGES["jax"]  # the report names the version
 """
     done, figures = ask(text)
     assert done.returncode == 0, done.stderr
     reason = "JAX runs in an environment of its own. Type: mosaic bench --with-peers"
     assert figures == [{"what": "CartPole beside JAX", "skipped": reason, "package": ""}]
     assert reason in done.stdout
+
+
+def test_the_peer_of_cleanrl_trains_to_the_goal_once_beside_ours_of_the_same_seed(ask):
+    text = """
+import sys
+from types import SimpleNamespace
+from ppo_rows import single
+from ppo_rows.measure import Outcome, Plan
+single.make_learner = lambda *_: SimpleNamespace(close=lambda: None)
+single.train = lambda learner, steps, goal: Outcome(steps, 2.0, 2.0, 480.0)
+sys.modules["ppo_peers.cleanrl_style"] = SimpleNamespace(train=lambda seed, *_: Outcome(100, 8.0, 8.0, 480.0))
+single.cleanrl(Plan(3, quick=False, with_peers=False))
+"""
+    done, figures = ask(text)
+    assert done.returncode == 0, done.stderr
+    speed, time = figures
+    assert len(speed["ratios"]) == 3
+    assert (time["values"], time["peer_values"], time["ratios"]) == ([2.0], [8.0], [4.0])
+
+
+def test_rows_that_only_learn_report_what_they_reached(ask):
+    text = """
+from ppo_rows.measure import Plan
+from rllib_rows import learning
+from row_table import run_row
+found = {"reward": 460.0, "steps": 90_000, "wall_s": 30.0}
+learning.ask = lambda script, question: found
+print(run_row("ppo", lambda: learning.ppo(Plan(5, quick=False, with_peers=False))))
+found["reward"] = 440.0
+print(run_row("ppo", lambda: learning.ppo(Plan(5, quick=False, with_peers=False))))
+"""
+    done, figures = ask(text)
+    assert [each["what"] for each in figures] == ["ppo CartPole, mean return", "  time of its 90,000 env steps", "ppo"]
+    assert (figures[0]["values"], figures[0]["bound"], figures[0]["met"]) == ([460.0], 450, True)
+    assert figures[2]["failed"] == "the gate failed: ppo reaches 440.0 of 450 in 30 s", done.stderr
+
+
+def test_speed_does_not_count_where_continuous_control_did_not_learn(ask):
+    text = """
+import continuous
+from row_table import run_row
+reached = {"ours": 90.0}
+continuous.ours = lambda row, steps, seed: continuous.Trained(1.0, 1.0, reached["ours"])
+continuous.peer = lambda row, steps, seed: continuous.Trained(2.0, 2.0, 100.0)
+row = continuous.ROWS["sac-pendulum"]
+for seeds in (range(1), range(2)):
+    print(run_row("sac-pendulum", lambda: continuous.measure("sac-pendulum", row, 1000, seeds)))
+"""
+    _, figures = ask(text)
+    assert figures[0]["ratios"] == [2.0]
+    assert figures[1]["failed"] == "the gate failed: a return of 90.0, and 100.0 is the least"
+
+
+@pytest.mark.parametrize("name", ["runs", "tui", "fastlane"])
+def test_rows_that_follow_one_that_crashes_are_measured(ask, name):
+    text = f"""
+import {name} as benchmark
+from figures import note_figure
+def crash(*_): 1 / 0
+def good(*_): note_figure("good", "s", [1.0])
+benchmark.ROWS = {{"crash": crash, "good": good}}
+benchmark.main()
+"""
+    done, figures = ask(text)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "failed: crash")
+    assert [each.get("failed") or each["what"] for each in figures] == ["ZeroDivisionError: division by zero", "good"]
 
 
 def test_the_smoke_benchmark_fails_when_its_time_is_over(ask):
@@ -119,3 +192,13 @@ def test_rows_and_short_forms_are_found_without_running_a_benchmark():
     assert {"fastlane", "gpu", "ppo", "runs", "tabular", "tui", "web"} <= with_rows
     short = {"smoke", "imitation"}  # two minutes at most, and their goals are what was learned
     assert {name for name, each in programs.items() if "--quick" not in each.options} == short
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
+def test_benchmarks_and_rows_that_pages_name_exist(page):
+    text = (FOLDER.parent / page).read_text()
+    named = re.findall(r"^mosaic bench ([^-#`\n][^#`\n]*)|`mosaic bench ([^-`]+)[^`]*`", text, re.M)
+    words = [(first or second).split() for first, second in named]
+    assert words
+    for each in words:
+        choose(each, find_programs(FOLDER))
