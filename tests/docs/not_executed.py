@@ -48,7 +48,6 @@ LINES = {
     "pip install -c constraints.txt -e '.[gym,classic,mpe,web,tui]'": PACKAGES,
     "pip install 'mosaic-rl[rllib]'": PACKAGES,
     "pip install 'mosaic-rl[sb3]'": PACKAGES,
-    "mosaic bench": MEASURES,
     "mosaic bench --quick": MEASURES,
     "mosaic bench ppo sb3": MEASURES,
     "mosaic bench ppo:cartpole": ROWS,
