@@ -11,7 +11,7 @@ when the other process has it as an array and has confirmed it.
 The slow-down of training is that of the native learner on CartPole with its preset, in this process, with the camera of
 a run. A repeat is the time of as many iterations with pictures as without (telemetry.frames=false), in alternating
 slices of a third of a second: off, on, on, off, and so on. Its reader is another process, which reads 30 times a second
-during the slices with pictures and is gone during the others. The interval is Student's, over the repeats.
+during the slices with pictures and is gone during the others. The interval is a bootstrap's, over the repeats.
 """
 
 from __future__ import annotations

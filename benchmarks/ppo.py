@@ -19,7 +19,7 @@ PACKAGES = ("numpy", "numba", "torch", "stable-baselines3", "sb3-contrib", "ray"
 ROWS = {  # name: function and what it compares
     "cartpole": ("single:zoo", "PPO CartPole, rl-zoo hyper-parameters; SB3"),
     "cleanrl": ("single:cleanrl", "PPO CartPole, CleanRL hyper-parameters; the same in one file of torch"),
-    "start": ("single:start", "CartPole to 475 from process start, CLI and in process; RLlib"),
+    "start": ("single:start", "CartPole to 475 from process start, CLI and in process; RLlib's tuned example"),
     "many-envs": ("single:many_envs", "PPO, 1,024 envs, one epoch; JAX (--with-peers)"),
     "two-cores": ("single:two_cores", "PPO, 1,024 envs, two epochs, on two cores; on one"),
     "python-cartpole": ("single:python_cartpole", "PPO on 8 CartPoles in Python; SB3"),

@@ -139,8 +139,8 @@ def start(plan: Plan) -> None:
     through_cli(0)
     trained.clear()
     mine, alone, other = in_turn(plan.repeats, through_cli, in_process, peer)
-    show_time("CartPole to 475 from process start, through the CLI", mine, other, "RLlib", 8, cpu=False)
-    show_time("CartPole to 475 from process start, in process", alone, other, "RLlib", 15, cpu=False)
+    show_time("CartPole to 475 from process start, through the CLI", mine, other, "RLlib's example", 8, cpu=False)
+    show_time("CartPole to 475 from process start, in process", alone, other, "RLlib's example", 15, cpu=False)
     show_limit("CartPole to 475 through the CLI, training alone", trained, "s", None)
 
 

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+import psutil
+
 HELLO = (
     "GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {token}\r\nUpgrade: websocket\r\n"
     "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -162,9 +164,8 @@ class Asking(asyncio.Protocol):
 
 def cpu_s(pid: int) -> float:
     """Return the processor time that a process has used."""
-    with open(f"/proc/{pid}/stat") as facts:
-        user, system = facts.read().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    used = psutil.Process(pid).cpu_times()
+    return float(used.user + used.system)
 
 
 async def ask(asked: dict[str, Any]) -> dict[str, float]:
