@@ -38,7 +38,7 @@ def toy_text(repeats: int) -> None:
             reached = training.read_statistics().return_mean or 0.0
             gate(reached >= best, f"{env_id} reaches {best}, not {reached:.2f}")
             peers.append(_numpy_loop(env_id.removeprefix("gym/"), seed))
-        row(f"{env_id} (peer: NumPy loop)", ours, "steps/s", peers, 200)
+        row(env_id, ours, "steps/s", peers, 200, name="NumPy loop")
 
 
 def _numpy_loop(name: str, seed: int, steps: int = 20_000) -> float:
@@ -138,7 +138,7 @@ def direct(repeats: int, steps: int = 100_000) -> None:
             training.advance(5000)
             gate((training.read_statistics().return_mean or 0.0) > 0.9, f"{what}: ours learns")
             peers.append(_plain_loop(env(), training.learner.values.shape, code, seed, steps // 4))
-        row(f"stepped in Python, {what} (peer: NumPy loop)", ours, "steps/s", peers, at_least)
+        row(f"stepped in Python, {what}", ours, "steps/s", peers, at_least, name="NumPy loop")
 
 
 def _plain_loop(env: Walk, shape: tuple[int, ...], code: Callable[[Any], int], seed: int, steps: int) -> float:
@@ -169,7 +169,7 @@ def python_engines(repeats: int, steps: int = 50_000) -> None:
             training.advance(5000)
             gate((training.read_statistics().return_mean or 0.0) > 0.9, f"the engine {engine} learns")
             peers.append(loop(Walk(), (20, 4), int, seed, steps))
-        row(f"the engine {engine} in Python (peer: a plain loop)", ours, "steps/s", peers, 1.0)
+        row(f"the engine {engine} in Python", ours, "steps/s", peers, 1.0, name="a plain loop")
 
 
 def _list_loop(env: Walk, shape: tuple[int, ...], code: Callable[[Any], int], seed: int, steps: int) -> float:

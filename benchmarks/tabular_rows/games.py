@@ -21,6 +21,7 @@ from mosaic.runtimes.parallel import ParallelTraining
 
 GAME = find_twin(EnvironmentConfig(env_id="classic/tictactoe_v3"))
 UNBEATABLE = TabularOptions(epsilon=1.0, epsilon_schedule="constant", learning_rate=1.0, discount_factor=1.0)
+AGAINST = "tic-tac-toe against random"
 AGAINST_RANDOM = TabularOptions(epsilon=0.1, epsilon_schedule="constant")
 
 
@@ -39,8 +40,8 @@ def against_random(repeats: int) -> None:
         training.read_statistics()
         training.advance(200_000)
         gate((training.read_statistics().return_mean or 0) > 0.8, "ours wins against random")
-    row("tic-tac-toe against random (peer: Python and NumPy)", ours, "steps/s", peers[NumpyPeer], 500)
-    row("the same (peer: tuned by hand, lists and a NumPy table)", ours, "steps/s", peers[ListPeer])
+    row(AGAINST, ours, "steps/s", peers[NumpyPeer], 500, name="Python and NumPy")
+    row(AGAINST, ours, "steps/s", peers[ListPeer], name="lists and a NumPy table, tuned by hand")
 
 
 def self_play(repeats: int) -> None:
@@ -59,7 +60,7 @@ def self_play(repeats: int) -> None:
         env = rl_environment.Environment("tic_tac_toe")
         agents = [tabular_qlearner.QLearner(player_id=i, num_actions=9) for i in range(2)]
         peers.append(_open_spiel_speed(env, agents, 4_000))
-    row("tic-tac-toe self-play, moves/s (peer: OpenSpiel)", ours, "moves/s", peers, 1000)
+    row("tic-tac-toe self-play", ours, "moves/s", peers, 1000, name="OpenSpiel")
     row("time to a policy proven unbeatable", [1e3 * each for each in times], "ms", at_most=50)
 
 
@@ -92,7 +93,7 @@ def cores(repeats: int) -> None:
         two.read_statistics()
         two.advance(200_000)
         gate((two.read_statistics().return_mean or 0) > 0.8, "the merged table wins against random")
-    row("the same on two threads with merged tables", double, "steps/s", single, _on_free_cores(1.6, repeats))
+    row(f"{AGAINST}, two threads", double, "steps/s", single, _on_free_cores(1.6, repeats), name="one thread")
 
 
 def _on_free_cores(at_least: float, repeats: int) -> float | None:
@@ -126,7 +127,8 @@ def cluster(repeats: int) -> None:
             training.read_statistics()
             training.advance(400_000)
             gate((training.read_statistics().return_mean or 0) > 0.8, f"the table of {name} wins against random")
-            row(f"the same with {name}, two learners", double, "steps/s", single, _on_free_cores(at_least, repeats))
+            goal = _on_free_cores(at_least, repeats)
+            row(f"{AGAINST}, two learners with {name}", double, "steps/s", single, goal, name="one learner")
         finally:
             training.close()
 
@@ -160,8 +162,8 @@ def train_command(repeats: int, steps: int = 30_000_000) -> None:
             gate(last["env_steps"] == steps, "all steps were taken")
             gate(abs(last["episode_reward_mean"]) < 0.2, "self-play comes close to draws")
         command.append(steps / ended["train_s"])
-    row("mosaic train tic-tac-toe (peer: the library)", command, "moves/s", library, 0.8)
-    row("the same (peer: self-play in Python, tuned by hand)", command, "moves/s", peers, 500)
+    row("mosaic train tic-tac-toe", command, "moves/s", library, 0.8, name="the library")
+    row("mosaic train tic-tac-toe", command, "moves/s", peers, 500, name="Python, tuned by hand")
 
 
 def public_command(steps: int = 100_000_000) -> None:
@@ -180,4 +182,4 @@ def public_command(steps: int = 100_000_000) -> None:
         gate(run.state == "finished", f"the run {run.state}: {run.reason}")
         result = evaluate("classic/tictactoe_v3", {"player_1": "random", "player_2": "random"}, episodes=1)
         gate(result.to_json()["episodes"] == 1, "games can be played")
-        row("the same through a run (start of the worker apart)", [agent_steps / ended["train_s"]], "steps/s")
+        row(f"{AGAINST}, through a run without its start", [agent_steps / ended["train_s"]], "steps/s")

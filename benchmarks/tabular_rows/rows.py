@@ -24,14 +24,15 @@ def row(
     peer: Sequence[float] = (),
     at_least: float | None = None,
     *,
+    name: str = "",
     at_most: float | None = None,
 ) -> None:
     """Print the median of the repeats, and its ratio to the peer's; `at_most` is for figures without a peer."""
     middle = median(ours)
     text = f"{what:58}{middle:16,.{0 if middle >= 100 else 2}f} {unit}"
     if peer:
-        verdict = note_ratio(what, unit, ours, peer, "peer", least(at_least))
-        text += f"   peer {median(peer):12,.0f}   ratio {middle / median(peer):9.2f}"
+        verdict = note_ratio(what, unit, ours, peer, name, least(at_least))
+        text += f"   {name} {median(peer):12,.0f}   ratio {middle / median(peer):9.2f}"
     else:
         verdict = note_figure(what, unit, ours, least(at_least) or most(at_most))
     print(f"{text}   {verdict}", flush=True)

@@ -139,6 +139,17 @@ print(run_row("ppo", lambda: learning.ppo(Plan(5, quick=False, with_peers=False)
     assert figures[2]["failed"] == "the gate failed: ppo reaches 440.0 of 450 in 30 s", done.stderr
 
 
+def test_rows_of_tables_name_their_peer_and_keep_goals_of_times(ask):
+    text = """
+from tabular_rows.rows import row
+row("counting", [6.0, 8.0], "steps/s", [2.0, 2.0], 2, name="abacus")
+row("time to count", [60.0], "ms", at_most=50)
+"""
+    _, (speed, time) = ask(text)
+    assert (speed["what"], speed["peer"], speed["ratios"], speed["met"]) == ("counting", "abacus", [3.0, 4.0], True)
+    assert (time["goal"], time["bound"], time["met"]) == ("at most", 50, False)
+
+
 def test_speed_does_not_count_where_continuous_control_did_not_learn(ask):
     text = """
 import continuous
