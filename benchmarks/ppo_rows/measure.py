@@ -102,14 +102,17 @@ def show_speed(
         _print(what, f"{text}  (cpu {cpu:,.0f})", verdict)
         return
     other_wall = median(each.steps / each.wall_s for each in peer)
-    other_cpu = median(each.steps / each.cpu_s for each in peer)
     speeds = ([each.steps / each.wall_s for each in side] for side in (ours, peer))
     verdict = note_ratio(what, unit, *speeds, name, least(at_least))
-    text += f"  {name} {other_wall:,.0f}  ratio {_ratio(wall / other_wall)} (cpu {_ratio(cpu / other_cpu)})"
+    pairs = [(mine.steps / mine.wall_s, other.steps / other.wall_s) for mine, other in zip(ours, peer, strict=True)]
+    cpu_pairs = [(mine.steps / mine.cpu_s, other.steps / other.cpu_s) for mine, other in zip(ours, peer, strict=True)]
+    text += f"  {name} {other_wall:,.0f}  ratio {_ratio(pairs)} (cpu {_ratio(cpu_pairs)})"
     _print(what, text, verdict)
 
 
-def _ratio(value: float) -> str:
+def _ratio(pairs: Sequence[tuple[float, float]]) -> str:
+    """Return the median ratio of the repeats, as in the report."""
+    value = median(first / second for first, second in pairs)
     return f"{value:.2f}" if value < 3 else f"{value:.1f}"
 
 
@@ -118,12 +121,12 @@ def show_time(
 ) -> None:
     """Print median seconds; the ratio says how many times longer the peer takes."""
     mine, other = median(each.wall_s for each in ours), median(each.wall_s for each in peer)
-    ratio = other / mine
+    pairs = [(theirs.wall_s, our.wall_s) for our, theirs in zip(ours, peer, strict=True)]
     times = ([each.wall_s for each in side] for side in (ours, peer))
     verdict = note_ratio(what, "s", *times, name, least(at_least))
-    cpu_ratio = median(each.cpu_s for each in peer) / median(each.cpu_s for each in ours) if cpu else None
-    also = f" (cpu {cpu_ratio:.1f})" if cpu_ratio is not None else ""
-    _print(what, f"{mine:14.3f} s        {name} {other:.3f} s  ratio {ratio:.1f}{also}", verdict)
+    cpu_pairs = [(theirs.cpu_s, our.cpu_s) for our, theirs in zip(ours, peer, strict=True)]
+    also = f" (cpu {_ratio(cpu_pairs)})" if cpu else ""
+    _print(what, f"{mine:14.3f} s        {name} {other:.3f} s  ratio {_ratio(pairs)}{also}", verdict)
 
 
 def show_limit(what: str, figures: Sequence[float], unit: str, at_most: float | None) -> None:

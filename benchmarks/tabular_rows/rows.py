@@ -32,7 +32,8 @@ def row(
     text = f"{what:58}{middle:16,.{0 if middle >= 100 else 2}f} {unit}"
     if peer:
         verdict = note_ratio(what, unit, ours, peer, name, least(at_least))
-        text += f"   {name} {median(peer):12,.0f}   ratio {middle / median(peer):9.2f}"
+        ratio = median(one / other for one, other in zip(ours, peer, strict=True))
+        text += f"   {name} {median(peer):12,.0f}   ratio {ratio:9.2f}"
     else:
         verdict = note_figure(what, unit, ours, least(at_least) or most(at_most))
     print(f"{text}   {verdict}", flush=True)

@@ -150,6 +150,19 @@ row("time to count", [60.0], "ms", at_most=50)
     assert (time["goal"], time["bound"], time["met"]) == ("at most", 50, False)
 
 
+def test_the_ratio_that_is_printed_is_that_of_the_report(ask):
+    text = """
+from ppo_rows.measure import Outcome, show_speed, show_time
+ours = [Outcome(100, wall_s, wall_s) for wall_s in (1.0, 1.0, 4.0)]
+peer = [Outcome(100, wall_s, wall_s) for wall_s in (9.0, 2.0, 6.0)]
+show_speed("counting", ours, peer, "abacus")
+show_time("counting", ours, peer, "abacus", None)
+"""
+    done, figures = ask(text)
+    assert [sorted(each["ratios"])[1] for each in figures] == [2.0, 2.0]
+    assert [line.partition("ratio ")[2][:15] for line in done.stdout.splitlines()] == ["2.00 (cpu 2.00)"] * 2
+
+
 def test_speed_does_not_count_where_continuous_control_did_not_learn(ask):
     text = """
 import continuous
