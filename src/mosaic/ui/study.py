@@ -9,13 +9,24 @@ from typing import TYPE_CHECKING, NamedTuple
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import Json
 from mosaic.evaluation.across_envs import StudyDocument, compare_methods, parse_range
-from mosaic.ui.cli.group_results import Group, differences, env_key, flatten, measure_name, shared_name, short_key
+from mosaic.store.state import ENDED, State
+from mosaic.ui.cli.group_results import (
+    Group,
+    differences,
+    env_key,
+    flatten,
+    measure_name,
+    settings_key,
+    shared_name,
+    short_key,
+)
 from mosaic.ui.cli.output import interval, note, print_table
-from mosaic.ui.study_files import HEADS, SUFFIXES, no_format, write_study
+from mosaic.ui.study_files import HEADS, write_study
 from mosaic.ui.web.data.chart_groups import measure_title
 
 if TYPE_CHECKING:
     from mosaic.store.index.summary import RunSummary
+    from mosaic.store.views import RunDetails
 
 ALGORITHM, NAME = "algorithm", "name"
 _NO_WAYS = ("seed", "tags", "project", "training.worker", "training.algorithm")  # labels, and parts of ALGORITHM
@@ -51,16 +62,18 @@ def make_study(
 
 
 def _by_method(groups: Sequence[ScoredGroup], by: str) -> dict[str, dict[str, Sequence[float]]]:
-    """Return the scores by method and env."""
+    """Return the scores by method and env; two seed groups with the same settings count as one group."""
     scores: dict[str, dict[str, Sequence[float]]] = {}
+    settings: dict[tuple[str, str], str] = {}
     for group in groups:
-        method = _method(group, by, groups)
-        if group.env in scores.setdefault(method, {}):
+        method, key = _method(group, by, groups), settings_key(group.config)
+        if settings.setdefault((method, group.env), key) != key:
             raise SeveralGroupsError(
                 f"Two groups in {group.env} are of the method '{method}'. Choose what distinguishes methods: "
                 "--by name, or a setting such as --by training.params.learning_rate."
             )
-        scores[method][group.env] = group.scores
+        there = scores.setdefault(method, {})
+        there[group.env] = [*there.get(group.env, ()), *group.scores]
     return scores
 
 
@@ -182,10 +195,10 @@ class MethodComparison(NamedTuple):
 def study_of(groups: Sequence[Group], by: str | None, normalize: Sequence[str], out: Path | None) -> MethodComparison:
     """Compare groups of runs as the command line asks, and write what it asks for."""
     scored = [
-        ScoredGroup(each.env, each.label, each.config, each.scores, measure_name(each.measure)) for each in groups
+        ScoredGroup(each.env, each.label, each.config, each.scores, measure_name(each.measure))
+        for each in groups
+        if each.scores
     ]
-    if out is not None and out.suffix not in SUFFIXES:
-        raise no_format(out)
     asked = by is not None or bool(normalize) or out is not None
     if mixed := _several_measures(scored):
         if asked:
@@ -214,6 +227,11 @@ def show_study(compared: MethodComparison, envs: int) -> None:
             note(f"{envs} different envs: their rewards are not compared with each other. {compared.reason}")
         return
     if len(study["envs"]) < 2:
+        if envs > 1:
+            note(
+                f"{envs} different envs: their rewards are not compared with each other. "
+                f"Only {study['envs'][0]} has runs of every method."
+            )
         return
     shared = len(study["envs"])
     print_table(f"Over {shared} envs: normalized scores (95 %)", HEADS, table(study), HEADS[1:])
@@ -224,6 +242,49 @@ def show_study(compared: MethodComparison, envs: int) -> None:
         note(f"{env}: {low:.4g} counts as 0, {high:.4g} as 1 (--normalize '{env}=LOW:HIGH' sets both)")
     if study["left_out"]:
         note(f"Left out, as a method has no run there: {', '.join(study['left_out'])}")
+
+
+class ComparedRun(NamedTuple):
+    """State, score and settings of a run that is compared."""
+
+    state: State
+    score: float | None
+    measure: str
+    seed: int
+    settings: str  # equal for runs that differ in nothing but their seed
+
+
+def compared_run(details: RunDetails) -> ComparedRun:
+    config = details.config
+    return ComparedRun(details.state, details.score, details.measure, config.get("seed", 0), settings_key(config))
+
+
+def caveats(runs: Sequence[ComparedRun]) -> list[str]:
+    """Return what a reader of statistics over these runs should know about their scores."""
+    found, all_ = [], len(runs)
+    if without := sum(run.score is None for run in runs):
+        found.append(f"Left out, as they have no score: {without} of {all_} runs.")
+    scored = [run for run in runs if run.score is not None]
+    if live := sum(run.state not in ENDED for run in scored):
+        found.append(f"{live} of {all_} runs {_is(live)} not over: the score so far counts.")
+    if early := sorted(str(run.state) for run in scored if run.state in ENDED and run.state is not State.FINISHED):
+        states = ", ".join(dict.fromkeys(early))
+        found.append(f"{len(early)} of {all_} runs ended early ({states}): the last score before that counts.")
+    seeds = [(run.settings, run.seed) for run in scored]
+    if repeated := len(seeds) - len(set(seeds)):
+        found.append(
+            f"{repeated} of {all_} runs {'repeats' if repeated == 1 else 'repeat'} the seed of another with the same "
+            "settings: intervals count them as independent and are too narrow."
+        )
+    if any(run.measure.endswith("/rating") for run in scored):
+        found.append(
+            "A rating of self-play is against the run's own snapshots. Let runs play: mosaic tournament ENV run:A run:B"
+        )
+    return found
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _method(group: ScoredGroup, by: str, groups: Sequence[ScoredGroup]) -> str:

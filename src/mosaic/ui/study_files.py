@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,39 +22,48 @@ HEADS = ("method", "runs", "interquartile mean", "median", "mean", "optimality g
 SUFFIXES = (".png", ".csv")
 _COLOURS = ("#3b7dd8", "#d9822b", "#2f9e6e", "#b5488f", "#7a6ad0", "#6b7684")
 _INK, _FAINT, _GRID = "#1b2430", "#667080", "#dde2ea"
-_WIDTH, _ROW, _TOP, _PLOT = 1200, 30, 88, 300  # pixels
+_WIDTH, _ROW, _PAIR, _TOP, _PLOT = 1200, 30, 48, 88, 300  # pixels
+_LINE = 140  # characters
+_KEPT = "\N{NO-BREAK SPACE}"
 _LABEL, _COLUMN, _NAMES = 200, 230, 3  # of the picture's upper part; names of curves in a line below them
 
 
 def as_csv(study: StudyDocument) -> str:
-    """Return one row per number, for spreadsheets and pandas."""
+    """Return one row per number, for spreadsheets and pandas, and the range of scores that each env counts with."""
     file = io.StringIO(newline="")
     out = csv.writer(file, lineterminator="\n")
-    out.writerow(["statistic", "method", "other", "threshold", "value", "low", "high"])
+    out.writerow(["statistic", "method", "other", "env", "threshold", "value", "low", "high"])
     for row in study["methods"]:
         values: Mapping[str, object] = dict(row)
         for name in STATISTICS:
             ends = values[f"{name}_ci95"]
             assert isinstance(ends, list)
-            out.writerow([name, row["method"], "", "", values[name], *ends])
+            out.writerow([name, row["method"], "", "", "", values[name], *ends])
         for number, threshold in enumerate(study["thresholds"]):
             shares = (row["profile"][number], row["profile_low"][number], row["profile_high"][number])
-            out.writerow(["profile", row["method"], "", threshold, *shares])
+            out.writerow(["profile", row["method"], "", "", threshold, *shares])
     for pair in study["improvements"]:
         ends = pair["probability_ci95"]
-        out.writerow(["probability_of_improvement", pair["first"], pair["second"], "", pair["probability"], *ends])
+        out.writerow(["probability_of_improvement", pair["first"], pair["second"], "", "", pair["probability"], *ends])
+    for env, ends in study["ranges"].items():
+        out.writerow(["range", "", "", env, "", "", *ends])
+    for env in study["left_out"]:
+        out.writerow(["left_out", "", "", env, "", "", "", ""])
     return file.getvalue()
 
 
 def write_study(study: StudyDocument, path: Path) -> None:
     """Write the comparison as a picture (.png) or as numbers (.csv)."""
-    if path.suffix not in SUFFIXES:
-        raise no_format(path)
-    write_atomic(path, as_csv(study) if path.suffix == ".csv" else as_png(study))
+    check_out(path)
+    write_atomic(path, as_csv(study) if path.suffix.lower() == ".csv" else as_png(study))
 
 
-def no_format(path: Path) -> InputError:
-    return InputError(f"'{path}' has no known file extension. Type a name that ends with {' or '.join(SUFFIXES)}.")
+def check_out(path: Path) -> None:
+    """Refuse before anything is computed what could not be written."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"'{path}' has no known file extension. Type a name that ends with {' or '.join(SUFFIXES)}.")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"There is no folder '{path.parent}' for '{path.name}'. Type: mkdir -p {path.parent}")
 
 
 def as_png(study: StudyDocument) -> bytes:
@@ -62,8 +72,9 @@ def as_png(study: StudyDocument) -> bytes:
 
     pairs = study["improvements"]
     middle = _TOP + _ROW * len(study["methods"])
-    height = middle + 80 + max(_PLOT, 30 + _ROW * len(pairs)) + 60 + 22 * (len(study["methods"]) // _NAMES)
-    picture = Image.new("RGBA", (_WIDTH, height), "#ffffff")
+    said = envs_in_words(study)
+    height = middle + 80 + max(_PLOT + 60 + 22 * ((len(study["methods"]) - 1) // _NAMES), 40 + _PAIR * len(pairs))
+    picture = Image.new("RGBA", (_WIDTH, height + 20 * len(said) + 12), "#ffffff")
     pen = ImageDraw.Draw(picture)
     envs = len(study["envs"])
     _write(pen, (16, 12), f"{envs} env{'s' * (envs != 1)}, normalized scores with 95 % intervals", size=17)
@@ -79,35 +90,54 @@ def as_png(study: StudyDocument) -> bytes:
     _draw_profiles(pen, study, area)
     _write(pen, (720, middle + 24), "Probability that a run of the first scores higher", size=15)
     for number, pair in enumerate(pairs):
-        y = middle + 56 + number * _ROW
-        _write(pen, (720, y + 6), _short(f"{pair['first']} / {pair['second']}", 30))
-        _draw_interval(pen, pair["probability"], pair["probability_ci95"], (960, y, 1160), _COLOURS[0])
+        y = middle + 56 + number * _PAIR
+        _write(pen, (720, y), f"{_short(pair['first'], 28)} / {_short(pair['second'], 28)}")
+        _draw_interval(pen, pair["probability"], pair["probability_ci95"], (720, y + 18, 1160), _COLOURS[0])
+        pen.line([(940, y + 22), (940, y + 42)], _FAINT)
     if pairs:
-        bottom = middle + 56 + _ROW * len(pairs)
-        pen.line([(1060, middle + 52), (1060, bottom)], _FAINT)
-        for value, x in ((0, 960), (0.5, 1060), (1, 1160)):
-            _write(pen, (x - 8, bottom + 4), f"{value:g}", _FAINT)
+        bottom = middle + 56 + _PAIR * len(pairs)
+        for value, x in ((0, 720), (0.5, 940), (1, 1160)):
+            _write(pen, (x - 8, bottom - 4), f"{value:g}", _FAINT)
+    for number, line in enumerate(said):
+        _write(pen, (16, height + 20 * number), line, _FAINT)
     file = io.BytesIO()
     picture.convert("RGB").save(file, "PNG")
     return file.getvalue()
 
 
+def envs_in_words(study: StudyDocument) -> list[str]:
+    """Return lines that name the envs, with the scores that count as 0 and as 1, and those that were left out."""
+    ranges = [f"{env}: {low:.4g} to {high:.4g}".replace(" ", _KEPT) for env, (low, high) in study["ranges"].items()]
+    text = f"Normalized per env, so that these scores are 0 and 1: {'; '.join(ranges)}."
+    if study["left_out"]:
+        text += f" Left out, as a method has no run there: {', '.join(study['left_out'])}."
+    lines = textwrap.wrap(text, _LINE, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(_KEPT, " ") for line in lines]
+
+
 def _draw_statistic(pen: ImageDraw, study: StudyDocument, name: str, head: str, left: int) -> None:
-    """Draw a column: the interval of each method, on one scale from 0 to the largest."""
+    """Draw a column: the interval of each method, on one scale from 0, or the least, to 1 or the largest."""
     _write(pen, (left, 52), head, size=15)
     rows: list[Mapping[str, object]] = [dict(row) for row in study["methods"]]
-    reach = max([1.0, *(end for row in rows for end in _ends(row[f"{name}_ci95"]))])
+    marks = [mark for row in rows for mark in _marks(row, name) if mark is not None]
+    least, most = min([0.0, *marks]), max([1.0, *marks])
     bottom = _TOP + _ROW * len(rows)
     for number, row in enumerate(rows):
         y = _TOP + number * _ROW
         if name == "iqm":
             _write(pen, (16, y + 6), _short(str(row["method"]), 24))
-        value = row[name]
-        scaled = [end / reach for end in _ends(row[f"{name}_ci95"])]
-        found = value / reach if isinstance(value, float) else None
-        _draw_interval(pen, found, scaled, (left, y, left + _COLUMN - 40), _COLOURS[number % len(_COLOURS)])
+        value, *ends = (None if mark is None else (mark - least) / (most - least) for mark in _marks(row, name))
+        _draw_interval(pen, value, ends, (left, y, left + _COLUMN - 40), _COLOURS[number % len(_COLOURS)])
     for share in (0.0, 0.5, 1.0):
-        _write(pen, (left + share * (_COLUMN - 40) - 8, bottom + 2), f"{share * reach:.2g}", _FAINT)
+        words = f"{least + share * (most - least):.2g}"
+        _write(pen, (left + share * (_COLUMN - 40) - 8, bottom + 2), words, _FAINT)
+
+
+def _marks(row: Mapping[str, object], name: str) -> list[float | None]:
+    """Return a statistic and the ends of its interval."""
+    value, ends = row[name], row[f"{name}_ci95"]
+    assert isinstance(ends, list)
+    return [value if isinstance(value, float) else None, *ends]
 
 
 def _draw_interval(

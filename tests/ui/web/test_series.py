@@ -165,7 +165,7 @@ def test_statistics_of_runs_as_numbers_and_as_files(client: TestClient) -> None:
     assert study["improvements"][0]["probability"] == 1.0
     assert client.get("/statistics", params={**asked, "format": "png"}).content.startswith(b"\x89PNG")
     numbers = client.get("/statistics", params={**asked, "format": "csv"}).text
-    assert numbers.startswith("statistic,method,other,threshold,value,low,high\niqm,noise 0.5,,,0.5,")
+    assert numbers.startswith("statistic,method,other,env,threshold,value,low,high\niqm,noise 0.5,,,,0.5,")
 
 
 def test_statistics_say_what_they_need(client: TestClient) -> None:

@@ -225,7 +225,7 @@ def show_groups(groups: Sequence[GroupDocument], pairs: Sequence[ComparisonDocum
             print_table(f"{env}: differences", columns, compared, columns[1:], whole=0)
         for each in here:
             _draw(each, labels[each["group"]], out.width)
-    if any(len(each["scores"]) < 2 for each in groups):
+    if any(len(each["scores"]) == 1 for each in groups):
         note("A group of one run has no interval: train with --seeds 5 or more.")
 
 

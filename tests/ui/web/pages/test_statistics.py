@@ -80,4 +80,5 @@ def test_a_selection_that_cannot_be_compared_says_what_it_needs(tab: Tab, server
     page = tab.open(f"/runs?compare={first},{other}")
     expect(page.locator(".s-table tbody tr")).to_have_count(1)  # one method in two envs
     expect(page.locator(".s-notes")).to_contain_text("has no interval: train it with 5 seeds or more")
+    expect(page.locator(".s-notes")).to_contain_text("2 of 2 runs ended early (stopped)")
     tab.check()

@@ -190,8 +190,11 @@ def compare(
         show_groups,
     )
     from mosaic.ui.cli.output import note, print_json, print_table
-    from mosaic.ui.study import show_study, study_of
+    from mosaic.ui.study import caveats, compared_run, show_study, study_of
+    from mosaic.ui.study_files import check_out
 
+    if out is not None:
+        check_out(out)
     with open_backend(server) as runs:
         rows_here = runs.runs()
         group_of = {row.run_id: row.group or "" for row in rows_here}
@@ -247,10 +250,10 @@ def compare(
     print_table("Settings that differ", ["setting", *heads], rows)
     show_groups(together, pairs)
     show_study(compared, len({group.env for group in made}))
-    if any(details.config.get("policy_configuration") == "self_play" for details in shown):
-        note(
-            "A rating of self-play is against the run's own snapshots. Let runs play: mosaic tournament ENV run:A run:B"
-        )
+    for caveat in caveats([compared_run(details) for details in shown]):
+        note(caveat)
+    if out is not None:
+        note(f"The statistics over envs are in {out}")
 
 
 def _figure(value: object) -> str:

@@ -11,12 +11,13 @@ from nicegui import ui
 
 from mosaic.evaluation.across_envs import STATISTICS, StudyDocument
 from mosaic.store.index.summary import RunSummary
-from mosaic.store.state import LIVE
 from mosaic.ui.cli.group_results import short_key
 from mosaic.ui.study import (
     ALGORITHM,
     NAME,
+    ComparedRun,
     MethodComparison,
+    caveats,
     compare_selected,
     scored_groups,
     ways_to_compare,
@@ -69,7 +70,8 @@ class StatisticsPanel:
         groups = scored_groups(runs, self._facts.settings)
         ways = ways_to_compare(groups) if groups else []
         compared = compare_selected(groups, by if by in ways else "")
-        return _Found(compared, ways, _notes(runs, compared.study))
+        about = [ComparedRun(row.state, row.score, row.measure, row.seed, self._facts.settings(row)[0]) for row in runs]
+        return _Found(compared, ways, [*caveats(about), *_single_runs(compared.study)])
 
     def _show(self, found: _Found) -> None:
         self._study = found.compared.study
@@ -234,16 +236,10 @@ def _env_words(env: str) -> str:
     return f"{env_title(name)} {options}".rstrip()
 
 
-def _notes(runs: Sequence[RunSummary], study: StudyDocument | None) -> list[str]:
-    """Return the caveats for the statistics of these runs."""
-    found = []
-    if without := sum(row.score is None for row in runs):
-        found.append(f"{without} of {len(runs)} runs without a score count nowhere.")
-    if live := sum(row.state in LIVE for row in runs):
-        found.append(f"{live} of {len(runs)} runs {'is' if live == 1 else 'are'} not over: the score so far counts.")
+def _single_runs(study: StudyDocument | None) -> list[str]:
     if study is not None and any(not _known(row["iqm_ci95"]) for row in study["methods"]):
-        found.append("A method with one run in an environment has no interval: train it with 5 seeds or more.")
-    return found
+        return ["A method with one run in an environment has no interval: train it with 5 seeds or more."]
+    return []
 
 
 def _way_title(way: str) -> str:
