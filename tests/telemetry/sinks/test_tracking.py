@@ -24,6 +24,7 @@ from mosaic.core.plugins import plugins
 from mosaic.telemetry.events.reader import read_events
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.sinks.base import mirror
+from mosaic.telemetry.sinks.tracking import TrackingSink
 from mosaic.workers.host import mirrored
 
 SERVICES = ["wandb", "mlflow", "trackio"]
@@ -150,7 +151,7 @@ def test_mlflow_continues_the_run_with_the_tag(calls: Calls, tmp_path: Path, mon
     entities = {"Metric": lambda *what: what, "Param": lambda *what: what}
     install(monkeypatch, "mlflow.entities", **entities)
     install(monkeypatch, "mlflow.exceptions", MlflowException=type("MlflowException", (Exception,), {}))
-    install(monkeypatch, "mlflow.tracking", MlflowClient=Client)
+    install(monkeypatch, "mlflow.tracking", MlflowClient=Client, get_tracking_uri=calls.named("get_tracking_uri"))
     twice(tmp_path / RUN, "mlflow")
     assert len(runs) == 1
     assert calls.of("create_experiment") == [("mosaic",)]
@@ -160,6 +161,40 @@ def test_mlflow_continues_the_run_with_the_tag(calls: Calls, tmp_path: Path, mon
     metrics = [metric for batch in batches for metric in batch.get("metrics", ())]
     assert ("episode_reward_mean", 1.5, 100_000, 15) in metrics
     assert ("policies/a_b/learner/loss", 0.5, 100_000, 20) in metrics  # MLflow allows no '&' in a name
+
+
+def test_an_address_that_mlflow_refuses_is_explained_without_its_password(
+    calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = type("MlflowException", (Exception,), {})
+
+    def refuse() -> None:
+        raise error("Model registry functionality is unavailable; got unsupported URI 'mysql://me:secret@host/runs'")
+
+    install(monkeypatch, "mlflow")
+    install(monkeypatch, "mlflow.entities", Metric=None, Param=None)
+    install(monkeypatch, "mlflow.exceptions", MlflowException=error)
+    address = calls.named("get_tracking_uri", "mysql://me:secret@host/runs")
+    install(monkeypatch, "mlflow.tracking", MlflowClient=refuse, get_tracking_uri=address)
+    run = tmp_path / RUN
+    train(run, 1)
+    with EventWriter(run / "metrics.jsonl", attempt=1) as writer, mirrored(run, ["mlflow"], writer):
+        pass
+    alerts = [event["message"] for event in read_events(run / "metrics.jsonl") if event["kind"] == "alert"]
+    assert "an address that begins with 'mysql:'. Set MLFLOW_TRACKING_URI to a server" in alerts[-1]
+    assert "secret" not in alerts[-1]
+
+
+def test_a_session_that_is_killed_leaves_no_event_to_be_sent_again(tmp_path: Path) -> None:
+    run = tmp_path / RUN
+    train(run, 1)
+    sent: list[int] = []
+    tracker = types.SimpleNamespace(log=lambda numbers, event: sent.append(event["seq"]), finish=lambda: None)
+    for _ in range(2):  # the first is never closed
+        sink = TrackingSink("wandb", run, tracker)
+        for event in read_events(run / "metrics.jsonl"):
+            sink.write(event)
+    assert sent == [1, 3]
 
 
 def test_a_service_that_fails_stops_neither_the_run_nor_other_mirrors(
@@ -218,6 +253,9 @@ def test_with_the_real_package(packages: Path, tmp_path: Path, name: str, monkey
     elif name == "mlflow":
         (file,) = tmp_path.glob("mlruns/*/*/metrics/episode_reward_mean")
         assert [line.split()[1:] for line in file.read_text().splitlines()] == [["1.0", "10"], ["1.5", "15"]]
+        monkeypatch.delenv("MLFLOW_TRACKING_URI")
+        refused = subprocess.run([packages, "-c", code, run, name], capture_output=True, text=True, cwd=tmp_path)
+        assert "Set MLFLOW_TRACKING_URI to a server" in refused.stderr
     else:
         with sqlite3.connect(tmp_path / "trackio" / "mosaic.db") as store:
             rows = store.execute("SELECT run_name, step, metrics FROM metrics ORDER BY id").fetchall()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from mlflow.entities import Metric, Param
 from mlflow.exceptions import MlflowException
-from mlflow.tracking import MlflowClient
+from mlflow.tracking import MlflowClient, get_tracking_uri
 
+from mosaic.core.errors import InputError
 from mosaic.telemetry.events.event import MetricEvent, is_number
 from mosaic.telemetry.sinks.tracking import PROJECT, TrackedRun, TrackingSink
 
@@ -27,7 +28,7 @@ class MlflowTracker:
     """Run of MLflow, found again by a tag with the run's id."""
 
     def __init__(self, run: TrackedRun) -> None:
-        self._client = MlflowClient()
+        self._client = _client()
         experiment = self._experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
         found = self._client.search_runs([experiment], f"tags.`{_RUN_TAG}` = '{run.run_id}'", max_results=1)
         if found:
@@ -60,6 +61,19 @@ class MlflowTracker:
 
     def finish(self) -> None:
         self._client.set_terminated(self._id)
+
+
+def _client() -> MlflowClient:
+    """Connect to MLflow; its own errors about addresses do not say what the small package accepts."""
+    try:
+        return MlflowClient()
+    except MlflowException as error:
+        scheme = get_tracking_uri().partition(":")[0]  # the rest may hold a password
+        raise InputError(
+            f"MLflow cannot keep runs at an address that begins with '{scheme}:'. Set MLFLOW_TRACKING_URI to a server, "
+            "such as http://HOST:5000, or to a folder, file:///PATH, with MLFLOW_ALLOW_FILE_STORE=true. Databases, "
+            "which are MLflow's default, need the whole package: pip install mlflow"
+        ) from error
 
 
 def _name(text: str) -> str:

@@ -1,7 +1,8 @@
 """Sinks of tracking services, where a resumed run continues the same remote run.
 
-Events cannot be deleted from a service. The last event sent is recorded in the run's folder, and the next session
-sends the events that follow: after a resume, steps that are trained again appear a second time.
+Events cannot be deleted from a service. The last event sent is recorded in the run's folder after each, and the next
+session sends the events that follow: after a resume, steps that are trained again appear a second time. What a
+service's own client has not stored yet is lost with a process that is killed.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
 from typing import Protocol
 
 from mosaic.core.files import replace_file
@@ -17,7 +17,6 @@ from mosaic.telemetry.events.event import AXES, MetricEvent, is_number
 from mosaic.telemetry.sinks.base import finite_numbers
 
 PROJECT = "mosaic"  # where the service's own environment variable names none
-_SAVE_EVERY_S = 1.0
 _COUNTERS = tuple(axis for axis in AXES if axis not in ("seq", "timestamp"))
 
 
@@ -57,7 +56,6 @@ class TrackingSink:
         self._tracker = tracker
         self._path = run_folder / f"{name}.sink.json"
         self._sent = _read_sent(self._path)
-        self._saved_at = monotonic()
 
     def write(self, event: MetricEvent, /) -> None:
         if event["seq"] <= self._sent:
@@ -67,19 +65,11 @@ class TrackingSink:
             counters = {name: float(value) for name in _COUNTERS if is_number(value := event.get(name))}
             self._tracker.log({**counters, **numbers}, event)
         self._sent = event["seq"]
-        if monotonic() - self._saved_at > _SAVE_EVERY_S:
-            self._save()
-
-    def close(self) -> None:
-        try:
-            self._save()
-        finally:
-            self._tracker.finish()
-
-    def _save(self) -> None:
         text = json.dumps({"sent": self._sent}) + "\n"
         replace_file(self._path, lambda path: path.write_text(text), self._path.with_suffix(".new"))
-        self._saved_at = monotonic()
+
+    def close(self) -> None:
+        self._tracker.finish()
 
 
 def _read_sent(path: Path) -> int:

@@ -100,9 +100,9 @@ def test_the_runs_page_puts_the_mean_first_where_there_is_room(context: ServerCo
 
 def test_the_comparison_says_what_it_leaves_out() -> None:
     assert left_out(6, 6, 6) == ""
-    assert left_out(9, 9, 6) == "Of 9 runs this table 6, more would be unreadable."
+    assert left_out(9, 9, 6) == "Of 9 runs this table shows 6, more would be unreadable."
     assert left_out(22, 20, 6) == (
-        "Of 22 runs the chart shows 20, more cannot be distinguished; this table 6, more would be unreadable."
+        "Of 22 runs the chart shows 20, more cannot be distinguished; this table shows 6, more would be unreadable."
     )
 
 

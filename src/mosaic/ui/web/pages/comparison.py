@@ -194,7 +194,7 @@ def sources_for(
 def left_out(ticked: int, drawn: int, listed: int) -> str:
     """Return a note on which selected runs are not shown, and why."""
     chart = f"the chart shows {drawn}, more cannot be distinguished" if drawn < ticked else ""
-    table = f"this table {listed}, more would be unreadable" if listed < ticked else ""
+    table = f"this table shows {listed}, more would be unreadable" if listed < ticked else ""
     return f"Of {ticked} runs {'; '.join(filter(None, (chart, table)))}." if chart or table else ""
 
 
