@@ -213,6 +213,25 @@ def test_a_service_that_fails_stops_neither_the_run_nor_other_mirrors(
     assert "3.0" in (run / "metrics.csv").read_text()
 
 
+def test_a_service_that_hangs_delays_the_end_of_a_run_for_a_while_and_is_reported(
+    calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached = threading.Event()
+    install(monkeypatch, "wandb", init=lambda **_: reached.wait(), Settings=calls.named("Settings"))
+    monkeypatch.setattr("mosaic.workers.host.MIRRORS_END_WITHIN_S", 0.0)
+    run = tmp_path / RUN
+    train(run, 1)
+    with EventWriter(run / "metrics.jsonl", attempt=1) as writer, mirrored(run, ["wandb"], writer):
+        writer.report(env_steps=30, episode_reward_mean=3.0)
+    alerts = [event["message"] for event in read_events(run / "metrics.jsonl") if event["kind"] == "alert"]
+    assert alerts[-1] == "The mirror wandb did not finish within 0 s; it may lack events."
+    (thread,) = [each for each in threading.enumerate() if each.name == "mirror wandb"]
+    monkeypatch.setattr("mosaic.workers.host.alert", calls.named("alert"))  # the run's file is closed
+    reached.set()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
 def test_each_service_is_an_entry_point() -> None:
     assert set(SERVICES) <= set(plugins("mosaic.sinks"))
 
