@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from mosaic.store.checkpoint_record import read_checkpoint
 from mosaic.store.origin import (
     GitState,
     all_versions,
+    checkouts,
     git_state,
     machine_here,
     packages_of,
@@ -115,8 +117,41 @@ def test_the_packages_of_plug_ins_in_use_are_recorded(tmp_path: Path, monkeypatc
         assert origin is not None
         assert origin.versions["probe-worker"] == "4.5"
         assert write_run_manifest(folder, read_state(folder)).versions["probe-worker"] == "4.5"
+        (info / "direct_url.json").write_text('{"vcs_info": {"vcs": "git", "commit_id": "89ef"}}')
+        origin = read_origin(Store(tmp_path / "home").create(trained))
+        assert origin is not None
+        assert origin.checkouts["probe-worker"] == GitState(commit="89ef", dirty=False)
     finally:
         plugins.cache_clear()
+
+
+def test_packages_that_were_installed_from_git_have_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = tmp_path / "my plug-in"
+    code.mkdir()
+    git(code, "init")
+    git(code, "commit", "--allow-empty", "-m", "first")
+    (code / "new.py").write_text("changed")
+    facts = {
+        "from-git": {"url": "https://host/repo", "vcs_info": {"vcs": "git", "commit_id": "0123abcd"}},
+        "editable": {"url": code.as_uri(), "dir_info": {"editable": True}},
+        "copied": {"url": code.as_uri(), "dir_info": {}},
+        "elsewhere": {"url": (tmp_path / "none").as_uri(), "dir_info": {"editable": True}},
+        "damaged": [],
+        "from-index": None,
+    }
+    for name, said in facts.items():
+        info = tmp_path / "packages" / f"{name.replace('-', '_')}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        if said is not None:
+            (info / "direct_url.json").write_text(json.dumps(said))
+    monkeypatch.syspath_prepend(tmp_path / "packages")
+    found = checkouts([*facts, "not-installed"])
+    found.pop("mosaic-rl", None)
+    assert found == {
+        "from-git": GitState(commit="0123abcd", dirty=False),
+        "editable": GitState(commit=git(code, "rev-parse", "HEAD"), dirty=True),
+    }
 
 
 def test_each_attempt_and_its_checkpoints_have_the_code_of_their_time(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -66,6 +67,7 @@ class Origin(_Record):
     git: GitState | None  # of the folder it was created from; None: not a repository
     machine: MachineRecord
     versions: dict[str, str]
+    checkouts: dict[str, GitState] = {}  # of Mosaic and of plug-ins' packages that were installed from git
 
 
 def origin_here(asked: Mapping[str, object], packages: Iterable[str] = ()) -> Origin:
@@ -76,7 +78,32 @@ def origin_here(asked: Mapping[str, object], packages: Iterable[str] = ()) -> Or
         git=git_state(Path.cwd()),
         machine=machine_here(),
         versions=all_versions(packages),
+        checkouts=checkouts(packages),
     )
+
+
+def checkouts(packages: Iterable[str] = ()) -> dict[str, GitState]:
+    """Return the commit of Mosaic and of each of these packages that was installed from git or from a folder."""
+    found = {package: _checkout(package) for package in sorted({"mosaic-rl", *packages})}
+    return {package: state for package, state in found.items() if state is not None}
+
+
+def _checkout(package: str) -> GitState | None:
+    """Read direct_url.json (PEP 610), which pip and uv write for packages that are not from an index."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        text = distribution(package).read_text("direct_url.json")
+    except PackageNotFoundError:
+        return None
+    try:
+        facts = json.loads(text or "{}")
+        if facts.get("vcs_info", {}).get("vcs") == "git":
+            return GitState(commit=facts["vcs_info"]["commit_id"], dirty=False)
+        source = urlsplit(facts["url"]) if facts.get("dir_info", {}).get("editable") else None
+    except (ValueError, KeyError, AttributeError):
+        return None  # not as PEP 610 says: nothing is known
+    return git_state(Path(unquote(source.path))) if source is not None and source.scheme == "file" else None
 
 
 def write_origin(folder: RunFolder, origin: Origin) -> None:
