@@ -156,6 +156,7 @@ def machine() -> Iterator[Machine]:
             (registry, "load_worker", lambda name: worker),
             *((module, "all_versions", lambda *_: {}) for module in (origin, run_manifest, context)),
             *((module, "packages_of", lambda config: ()) for module in (origin, context)),
+            (origin, "checkouts", lambda packages: {}),
             (context, "code_of_attempt", lambda *_: None),
             (host, "code_told", lambda *_: nullcontext()),
             *((module, "machine_here", lambda: HERE) for module in (origin, run_manifest)),
