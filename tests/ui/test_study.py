@@ -12,7 +12,7 @@ from PIL import Image
 
 from mosaic.core.errors import InputError
 from mosaic.store.state import State
-from mosaic.ui.cli.group_results import Group
+from mosaic.ui.cli.group_results import Group, env_key
 from mosaic.ui.study import (
     ComparedRun,
     ScoredGroup,
@@ -125,6 +125,16 @@ def test_a_method_without_scores_leaves_the_others_to_be_compared() -> None:
     compared = study_of([*groups, made("gym/A", "sac", []), made("gym/B", "sac", [])], None, (), None)
     assert compared.study is not None
     assert [each["method"] for each in compared.study["methods"]] == ["native ppo", "native dqn"]
+
+
+def test_returns_that_a_wrapper_changes_are_of_another_env() -> None:
+    def key(*wrappers: str) -> str:
+        return env_key({"environment": {"family": "gym", "env_id": "A", "options": {"n": 3}, "wrappers": [*wrappers]}})
+
+    assert key("grayscale", "frame_stack:num=4", "python:mine:wrap") == key() == 'gym/A {"n": 3}'
+    assert (
+        key("time_limit:max_steps=9", "flatten", "clip_reward") == 'gym/A {"n": 3} time_limit:max_steps=9 clip_reward'
+    )
 
 
 def test_caveats_of_a_comparison() -> None:

@@ -244,6 +244,7 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 
 _OWN = {"run_id", "name"}  # always different, and not a setting
 _NOT_COMPARED = {*_OWN, "seed", "tags"}
+_OTHER_RETURNS = {"clip_reward", "time_limit"}  # wrappers: all others of Mosaic change observations alone
 
 
 def differences(configs: Sequence[Mapping[str, Json]]) -> dict[str, list[Json]]:
@@ -271,13 +272,16 @@ def settings_key(config: Mapping[str, Json]) -> str:
 
 
 def env_key(config: Mapping[str, Json]) -> str:
-    """Return a text that is equal for runs whose returns can be compared: the same env with the same options."""
+    """Return a text that is equal for runs whose returns can be compared: the same env, options and kind of return."""
     environment = config.get("environment")
     if not isinstance(environment, Mapping):
         return ""
     name = "/".join(str(part) for part in (environment.get("family"), environment.get("env_id")) if part)
-    options = environment.get("options")
-    return name + (f" {json.dumps(options, sort_keys=True)}" if options else "")
+    options, wrappers = environment.get("options"), environment.get("wrappers")
+    parts = [json.dumps(options, sort_keys=True)] if options else []
+    given = wrappers if isinstance(wrappers, list | tuple) else ()
+    parts += [str(each) for each in given if str(each).partition(":")[0] in _OTHER_RETURNS]
+    return " ".join([name, *parts])
 
 
 def flatten(config: Mapping[str, Json], above: str = "") -> Iterator[tuple[str, Json]]:
