@@ -34,6 +34,14 @@ def test_the_version_is_written_once():
     assert [str(path) for path in written] == ["src/mosaic/core/version.py"]
 
 
+def test_ci_makes_what_the_makefile_has():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    commands = [step["run"].split() for job in JOBS.values() for step in job["steps"] if "run" in step]
+    made = {word for first, *words in commands for word in words if first == "make" and "=" not in word}
+    assert made <= targets
+    assert {"test", "fast", "test-portable", "docs", "test-packaging"} <= made
+
+
 @pytest.mark.parametrize(("name", "target"), [("test", "test"), ("packaging", "test-packaging")])
 def test_ci_runs_it_on_every_declared_python(name, target):
     job = JOBS[name]

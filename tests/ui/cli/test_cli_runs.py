@@ -187,6 +187,7 @@ def test_a_group_of_seeds_is_put_together(mosaic, runs_here):
     answer = mosaic(*TOY, "--steps", "1000", "--seeds", "3")
     assert answer.code == 0
     assert "interquartile mean" in answer.out
+    assert "mean over 3 runs:" in answer.out
     assert "1.0 k" in answer.out
     rows = json.loads(mosaic("runs", "list", "--json").out)
     assert len({row["seed"] for row in rows}) == 3

@@ -233,7 +233,7 @@ def _draw(group: GroupDocument, label: str, width: int) -> None:
     from mosaic.ui.cli.output import chart, out
 
     curve = group["curve"]
-    if any(value is not None for value in curve["mean"]):
+    if len({x for x, value in zip(curve["x"], curve["mean"], strict=True) if value is not None}) > 1:  # else a dot
         out.print(f"{label}, mean over {len(group['runs'])} runs:")
         out.print("\n".join(chart(curve["x"], curve["mean"], min(width, 100), 12)))
 
