@@ -112,6 +112,12 @@ def test_the_packages_of_plug_ins_in_use_are_recorded(tmp_path: Path, monkeypatc
         assert packages_of(trained) == packages_of(played) == packages_of(measured) == ("mosaic-rl", "probe-worker")
         assert packages_of(RunConfig.model_validate({"environment": env})) == ("mosaic-rl",)
         assert all_versions(packages_of(trained))["probe-worker"] == "4.5"
+        mine = {"env_id": "python:probe_worker.envs:Grid", "wrappers": ["python:absent:wrap", "flatten"]}
+        assert packages_of(RunConfig.model_validate({"environment": mine})) == ("probe-worker",)
+        registered = {"environment": {"env_id": "gym/probe_worker:Grid-v0"}}
+        assert all_versions(packages_of(RunConfig.model_validate(registered)))["probe-worker"] == "4.5"
+        wrapped = {"environment": {**env, "wrappers": ["python:probe_worker:wrap"]}, "agents": {"*": "python::"}}
+        assert packages_of(RunConfig.model_validate(wrapped)) == ("mosaic-rl", "probe-worker")
         folder = Store(tmp_path / "home").create(trained)
         origin = read_origin(folder)
         assert origin is not None

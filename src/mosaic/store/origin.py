@@ -137,13 +137,29 @@ def all_versions(packages: Iterable[str] = ()) -> dict[str, str]:
 
 
 def packages_of(config: RunConfig) -> tuple[str, ...]:
-    """Return the installed packages whose plug-ins a run uses: its env, worker, policies and mirrors."""
+    """Return the packages whose plug-ins or modules a run uses: its env, wrappers, worker, policies and mirrors."""
     used: list[tuple[Group, str]] = [("mosaic.sinks", name) for name in config.telemetry.mirrors]
     used.append(("mosaic.envs", config.environment.family or ""))
     used.append(("mosaic.workers", config.training.worker or ""))
     policies = [*config.evaluation.opponents, *(config.agents.values() if isinstance(config.agents, dict) else ())]
     used += [("mosaic.policies", split_reference(reference)[0]) for reference in policies]
-    return distributions(used)
+    env = config.environment
+    named = [split_reference(reference) for reference in (*env.wrappers, *policies)]
+    modules = [rest for kind, rest in named if kind == "python"]
+    if ":" in env.env_id and env.family in ("gym", "python"):
+        modules.append(env.env_id)
+    tops = {re.split(r"[.:]", module)[0] for module in modules}
+    return tuple(sorted({*distributions(used), *filter(None, map(_package_named, tops))}))
+
+
+def _package_named(module: str) -> str | None:
+    """Return the installed package with a module's name, which most have: to look into all packages would take long."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        return distribution(module).name
+    except (PackageNotFoundError, ValueError):  # the name may be empty
+        return None
 
 
 @lru_cache(maxsize=8)
