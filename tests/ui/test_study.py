@@ -14,9 +14,9 @@ from mosaic.core.errors import InputError
 from mosaic.store.state import State
 from mosaic.ui.cli.group_results import Group, env_key
 from mosaic.ui.study import (
-    ComparedRun,
     ScoredGroup,
     SeveralGroupsError,
+    StudiedRun,
     caveats,
     compare_selected,
     make_study,
@@ -138,8 +138,8 @@ def test_returns_that_a_wrapper_changes_are_of_another_env() -> None:
 
 
 def test_caveats_of_a_comparison() -> None:
-    def run(state: State, score: float | None, seed: int, measure: str = "episode_reward_mean") -> ComparedRun:
-        return ComparedRun(state, score, measure, seed, "settings")
+    def run(state: State, score: float | None, seed: int, measure: str = "episode_reward_mean") -> StudiedRun:
+        return StudiedRun(state, score, measure, seed, "settings")
 
     assert caveats([run(State.FINISHED, 1.0, 1), run(State.FINISHED, 1.0, 2)]) == []
     assert caveats(

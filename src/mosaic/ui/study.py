@@ -244,7 +244,7 @@ def show_study(compared: MethodComparison, envs: int) -> None:
         note(f"Left out, as a method has no run there: {', '.join(study['left_out'])}")
 
 
-class ComparedRun(NamedTuple):
+class StudiedRun(NamedTuple):
     """State, score and settings of a run that is compared."""
 
     state: State
@@ -254,12 +254,12 @@ class ComparedRun(NamedTuple):
     settings: str  # equal for runs that differ in nothing but their seed
 
 
-def compared_run(details: RunDetails) -> ComparedRun:
+def studied_run(details: RunDetails) -> StudiedRun:
     config = details.config
-    return ComparedRun(details.state, details.score, details.measure, config.get("seed", 0), settings_key(config))
+    return StudiedRun(details.state, details.score, details.measure, config.get("seed", 0), settings_key(config))
 
 
-def caveats(runs: Sequence[ComparedRun]) -> list[str]:
+def caveats(runs: Sequence[StudiedRun]) -> list[str]:
     """Return what a reader of statistics over these runs should know about their scores."""
     found, all_ = [], len(runs)
     if without := sum(run.score is None for run in runs):

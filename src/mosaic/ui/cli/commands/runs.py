@@ -190,7 +190,7 @@ def compare(
         show_groups,
     )
     from mosaic.ui.cli.output import note, print_json, print_table
-    from mosaic.ui.study import caveats, compared_run, show_study, study_of
+    from mosaic.ui.study import caveats, show_study, studied_run, study_of
     from mosaic.ui.study_files import check_out
 
     if out is not None:
@@ -250,7 +250,7 @@ def compare(
     print_table("Settings that differ", ["setting", *heads], rows)
     show_groups(together, pairs)
     show_study(compared, len({group.env for group in made}))
-    for caveat in caveats([compared_run(details) for details in shown]):
+    for caveat in caveats([studied_run(details) for details in shown]):
         note(caveat)
     if out is not None:
         note(f"The statistics over envs are in {out}")

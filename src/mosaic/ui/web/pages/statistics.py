@@ -15,8 +15,8 @@ from mosaic.ui.cli.group_results import short_key
 from mosaic.ui.study import (
     ALGORITHM,
     NAME,
-    ComparedRun,
     MethodComparison,
+    StudiedRun,
     caveats,
     compare_selected,
     scored_groups,
@@ -70,7 +70,7 @@ class StatisticsPanel:
         groups = scored_groups(runs, self._facts.settings)
         ways = ways_to_compare(groups) if groups else []
         compared = compare_selected(groups, by if by in ways else "")
-        about = [ComparedRun(row.state, row.score, row.measure, row.seed, self._facts.settings(row)[0]) for row in runs]
+        about = [StudiedRun(row.state, row.score, row.measure, row.seed, self._facts.settings(row)[0]) for row in runs]
         return _Found(compared, ways, [*caveats(about), *_single_runs(compared.study)])
 
     def _show(self, found: _Found) -> None:
