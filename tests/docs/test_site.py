@@ -32,7 +32,9 @@ def test_the_reference_of_other_libraries_is_current():
 def test_every_setting_command_event_and_entry_point_appears():
     from typer.main import get_command
 
+    from mosaic.config.project import ExportPreset, ProjectConfig
     from mosaic.config.run import run_schema
+    from mosaic.runs.tuning.plan import TuneSettings
     from mosaic.telemetry.events.event import KINDS, MetricEvent
     from mosaic.ui.cli.main import app
 
@@ -43,6 +45,12 @@ def test_every_setting_command_event_and_entry_point_appears():
         for inner in schema["$defs"][model]["properties"] if model else ():
             assert f"`{name}.{inner}`" in text["settings.md"]
         assert f"`{name}`" in text["settings.md"] or model
+    in_files = {
+        *(f"tune.{name}" for name in TuneSettings.model_fields),
+        *(ProjectConfig.model_fields.keys() - {"export"}),
+        *(f"export.NAME.{name}" for name in ExportPreset.model_fields),
+    }
+    assert [name for name in sorted(in_files) if f"| `{name}` |" not in text["settings.md"]] == []
     for name, _ in script("docs_reference")["each_command"]("mosaic", get_command(app)):
         assert f"\n## {name}\n" in text["cli.md"]
     for name in (*KINDS, *MetricEvent.__annotations__):
@@ -52,6 +60,23 @@ def test_every_setting_command_event_and_entry_point_appears():
         assert f"## {group}\n" in text["entry-points.md"]
         for name, target in points.items():
             assert f"| `{name}` | `{target}` |" in text["entry-points.md"]
+
+
+def test_every_route_of_the_server_appears(tmp_path):
+    from fastapi.routing import APIRoute, APIWebSocketRoute
+
+    from mosaic.server.app import create_app
+
+    text = (REFERENCE / "http.md").read_text()
+    routes = [route for route in create_app(tmp_path).routes if isinstance(route, APIRoute | APIWebSocketRoute)]
+    kinds = {type(route) for route in routes}
+    assert kinds == {APIRoute, APIWebSocketRoute}
+    rows = {
+        f"| `{method}` | `{route.path}` |" if isinstance(route, APIRoute) else f"\n| `{route.path}` | "
+        for route in routes
+        for method in (route.methods if isinstance(route, APIRoute) else ("",))
+    }
+    assert [row for row in sorted(rows) if row not in text] == []
 
 
 def test_every_field_of_an_event_has_a_meaning_of_its_own():
@@ -83,12 +108,19 @@ def test_every_kind_of_event_is_described():
 
 def test_every_file_of_a_run_is_described(tmp_path, runs_here):
     import mosaic
+    from mosaic.runs.daemonize import LOG
+    from mosaic.workers.script.worker import FILES
 
-    run = mosaic.train("gym/CartPole-v1", worker="toy", total_timesteps=200, home=tmp_path)
+    config = {
+        "environment": {"env_id": "gym/CartPole-v1"},
+        "training": {"worker": "toy", "total_timesteps": 200},
+        "telemetry": {"mirrors": ["csv", "tensorboard"]},
+    }
+    run = mosaic.train(config, home=tmp_path)
     text = (REFERENCE / "run-folder.md").read_text()
     found = {path.name for path in run.folder.path.iterdir()}
-    assert {"config.json", "metrics.jsonl", "checkpoints"} <= found
-    assert [name for name in found if f"`{name}`" not in text] == []
+    assert {"config.json", "metrics.jsonl", "checkpoints", "metrics.csv", "tensorboard"} <= found
+    assert [name for name in sorted({*found, LOG, FILES}) if f"`{name}`" not in text] == []
 
 
 def test_every_algorithm_of_native_is_described_on_a_page_of_learners():

@@ -203,7 +203,8 @@ class EnvironmentConfig(Section):
     family: str = Field(
         "",
         max_length=100,
-        description="Environment family: gym, classic, sisl, butterfly, mpe, python, external, or a plug-in's.",
+        description="Environment family: gym, classic, sisl, butterfly, mpe, mosaic, godot, python, external, or a "
+        "plug-in's.",
     )
     env_id: Reference = Field(description="Name within the family, with or without version: chess_v6, CartPole-v1.")
     api_type: Annotated[ApiType, AnyCase] = Field("auto", description="API of the env to use, if it has several.")

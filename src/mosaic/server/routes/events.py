@@ -31,6 +31,7 @@ def routes(context: ServerContext) -> APIRouter:
 
     @router.websocket("/runs/{ref}/events")
     async def events(socket: WebSocket, ref: str, after_seq: Annotated[int, Query(ge=0, lt=2**63)] = 0) -> None:
+        """Send metric events of a run, stored ones and then new ones, a line of JSON each; close when the run ends."""
         folder = await run_in_threadpool(context.folder, ref)
         await socket.accept()
         with feeds.use(folder) as feed:

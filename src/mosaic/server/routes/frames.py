@@ -44,11 +44,13 @@ def routes(context: ServerContext) -> APIRouter:
     async def frames(
         socket: WebSocket, ref: str, rate: Rate = 30.0, env: Env = 0, grid: Grid = 1, source: Source = None
     ) -> None:
+        """Send live pictures of a run as binary messages; each message that the client sends requests one more."""
         folder = await run_in_threadpool(context.folder, ref)
         await _show(socket, feeds, (RunFrames(folder, source), FrameRequest(rate, env, grid)))
 
     @router.websocket("/live/{ref}/frames")
     async def live_frames(socket: WebSocket, ref: str, rate: Rate = 30.0) -> None:
+        """Send live pictures of an evaluation, a tournament, a game or a match, as `/runs/{ref}/frames` does."""
         session = await run_in_threadpool(find_session, context.store.home, ref)
         await _show(socket, feeds, (SessionFrames(session), FrameRequest(rate)))
 

@@ -127,8 +127,8 @@ def routes(matches: Matches) -> APIRouter:
     async def stream(
         socket: WebSocket, match_id: str, agent: Annotated[list[str] | None, Query()] = None, has_key: bool = False
     ) -> None:
-        """Serve one viewer. `agent`: the only agents it acts for; without, every human agent that no other viewer
-        claims. `has_key`: it acts for the agents whose keys it shows.
+        """Show the match to one viewer and take its moves. `agent`: the only agents it acts for; without, every human
+        agent that no other viewer claims. `has_key`: it acts for the agents whose keys it shows.
         """
         match = await run_in_threadpool(matches.find, match_id)  # it may have to be restored
         await attend(socket, match, read_claims(agent or [], match, has_key=has_key), matches.check_policy)

@@ -66,6 +66,7 @@ def routes(context: ServerContext) -> APIRouter:
 
     @router.websocket("/stream")
     async def stream(socket: WebSocket, ref: str) -> None:
+        """Carry out calls of a program; see `/policy/stream`."""
         from websockets.asyncio.client import connect
         from websockets.exceptions import WebSocketException
 
