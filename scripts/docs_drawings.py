@@ -106,12 +106,12 @@ DRAWINGS = {
         ("agents of the env", "policies"),
         (
             boxes("env", "adversary_0", "adversary_1", "adversary_2", "agent_0"),
-            (*boxes("person", "human"), *boxes("fixed", "run:hunters", "run:prey")),
+            (*boxes("person", "human"), *boxes("fixed", "run:chase/adversary", "run:chase/agent")),
         ),
         (
             Arrow("adversary_0", "human"),
-            *(Arrow(f"adversary_{n}", "run:hunters") for n in (1, 2)),
-            Arrow("agent_0", "run:prey"),
+            *(Arrow(f"adversary_{n}", "run:chase/adversary") for n in (1, 2)),
+            Arrow("agent_0", "run:chase/agent"),
         ),
     ),
     "cluster": Drawing(
@@ -133,7 +133,7 @@ DRAWINGS = {
 
 def svg(drawing: Drawing) -> str:
     rows = max(len(column) for column in drawing.columns)
-    height = TOP + rows * (HEIGHT + GAP_Y) + MARGIN
+    height = TOP + rows * (HEIGHT + GAP_Y) - GAP_Y + MARGIN
     width = len(drawing.columns) * (WIDTH + GAP_X) - GAP_X + 2 * MARGIN
     places = {
         box.name: (

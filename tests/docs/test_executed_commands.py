@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mosaic.core.plugins import plugins
 from tests.docs.not_executed import NOT_EXECUTED, is_covered
 from tests.docs.page_kit import SERVERS, Beside, prepare
 from tests.docs.pages import PAGES, commands, name_of
@@ -19,6 +20,7 @@ from tests.ui.conftest import mosaic as mosaic  # a fixture
 
 ENGINE = shutil.which("godot3-server")
 ACTIVATE = "source .venv/bin/activate"
+PLUGIN = "pip install -e examples/plugin"
 GODOT = re.compile(r"mosaic \w+ godot/")
 # Examples that are programs: tests/docs/test_examples.py runs each of them.
 PROGRAMS = re.compile(r"python examples/\w+\.py$")
@@ -90,7 +92,7 @@ class Page:
     """A page whose commands are executed in their order."""
 
     def __init__(self, name, mosaic, monkeypatch, stack):
-        self.name, self._mosaic, self._patch = name, mosaic, monkeypatch
+        self.name, self._mosaic, self._patch, self._stack = name, mosaic, monkeypatch, stack
         self.beside = Beside(stack)
 
     def execute(self, line):
@@ -103,6 +105,8 @@ class Page:
         elif line == ACTIVATE:  # of the environment of these tests
             command = f"{line.replace('.venv', sys.prefix)} && mosaic --version"
             subprocess.run(["bash", "-c", command], stdout=subprocess.DEVNULL, check=True)
+        elif line == PLUGIN:
+            self._install("examples/plugin")
         elif line.startswith(SERVERS):
             self.beside.start_server(line)
         elif line == "mosaic train external:5555":
@@ -113,6 +117,17 @@ class Page:
             self._ask(self.beside.replaced(line))
         else:
             raise AssertionError(f"This line is neither executed nor in tests/docs/not_executed.py: {line}")
+
+    def _install(self, package):
+        """Build and install a package of the copied examples, for this process and those it starts."""
+        site = Path("site-packages").absolute()
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(site)]
+        subprocess.run([*pip, package], check=True)
+        self._patch.syspath_prepend(str(site))
+        self._patch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ['PYTHONPATH']}")
+        plugins.cache_clear()
+        self._stack.callback(plugins.cache_clear)
+        self._stack.callback(sys.modules.pop, "mosaic_example", None)
 
     def _ask(self, line):
         words = shortened(line, FEW | MORE.get(self.name, {}))
@@ -184,7 +199,7 @@ def make_what_runs_left(name):
 
 
 def test_every_command_is_executed_or_says_why_not():
-    known = (*SERVERS, ACTIVATE, "mosaic ", "cd ", "export 'MOSAIC_", "python examples/scripts/external_env.py")
+    known = (*SERVERS, ACTIVATE, PLUGIN, "mosaic ", "cd ", "export 'MOSAIC_", "python examples/scripts/external_env.py")
     lines = {(name_of(page), line) for page in PAGES for line in commands(page)}
     unknown = [each for each in lines if each[1] not in NOT_EXECUTED and not each[1].startswith(known)]
     assert [each for each in unknown if not PROGRAMS.match(each[1])] == []

@@ -58,7 +58,8 @@ class SacOptions(ActorCriticOptions):
     )
     initial_ent_coef: float = Field(1.0, gt=0, le=1000, description="First weight of the entropy where it is learned.")
     target_entropy: float | None = Field(
-        None, description="Entropy that the learned weight aims at, in nats; None: minus the number of action numbers."
+        None,
+        description="Entropy that the learned weight aims at, in nats; None: minus the number of action dimensions.",
     )
     target_update_interval: int = Field(1, ge=1, description="Updates between two updates of the target networks.")
 
