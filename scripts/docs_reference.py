@@ -176,7 +176,8 @@ def options(worker: str) -> str:
         for row in setting_rows("", schema["properties"].items()):
             found.setdefault(row, []).append(algorithm)
     everywhere = len(algorithms)
-    rows = sorted((row[0], "all" if len(of) == everywhere else ", ".join(of), *row[1:]) for row, of in found.items())
+    rows = [(row[0], "all" if len(of) == everywhere else ", ".join(of), *row[1:]) for row, of in found.items()]
+    rows.sort(key=lambda row: (row[0].strip("`"), *row[1:]))
     names = ", ".join(f"`{name}`" for name in algorithms)
     return page(
         f"Options of {worker}",
@@ -191,8 +192,10 @@ def commands() -> str:
 
     from mosaic.ui.cli.main import app
 
-    parts = ["Every command, with its help. `--help` prints the same in a terminal."]
+    parts = ["Every command, with the help that `--help` prints in a terminal."]
     for name, command in each_command("mosaic", get_command(app)):
+        for inner in getattr(command, "commands", {}).values():
+            inner.short_help = inner.get_short_help_str(limit=1000)  # wrapped, but not cut
         context = command.context_class(command, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH)
         lines = str(command.get_help(context)).strip().splitlines()
         text = "\n".join(line.rstrip() for line in lines)

@@ -8,6 +8,7 @@ to its line.
 from __future__ import annotations
 
 import ast
+import json
 import posixpath
 import re
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ DOCS, SOURCE = "docs/", "source/"
 LINK = re.compile(r"(\]\()([^)\s:#]+)(#[^)\s]*)?(\))")
 FENCE = re.compile(r"^( *)(```+|~~~+).*?^\1\2 *$", re.M | re.S)
 LINE_ANCHOR = re.compile(r'(?:id|name)="(__codelineno-\d+-\d+)"')
+NOT_SEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"  # a search finds pages, not each file that uses the word
+SEARCH_BOOSTS = {"reference": 2.0, "decisions": 0.5}  # what a search lists first and last
 LANGUAGES = {
     ".py": "python",
     ".sh": "sh",
@@ -29,7 +32,7 @@ LANGUAGES = {
     ".yaml": "yaml",
     ".yml": "yaml",
     ".json": "json",
-    ".ipynb": "json",
+    ".ipynb": "",
     ".gd": "gdscript",
     ".md": "",
 }
@@ -49,6 +52,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    folder = page.file.src_uri.partition("/")[0]
+    if folder in SEARCH_BOOSTS:
+        page.meta["search"] = {"boost": SEARCH_BOOSTS[folder]}
     return rewrite(markdown, path_of(page.file.src_uri))
 
 
@@ -80,8 +86,16 @@ def content(path: str) -> str:
     text = (ROOT / path).read_text(encoding="utf-8")
     if path.endswith(".md"):
         return text
+    if path.endswith(".ipynb"):
+        return notebook(text)
     language = LANGUAGES.get(Path(path).suffix, "text")
-    return f'# {path}\n\n````{language} linenums="1"\n{text}\n````\n'
+    return f'{NOT_SEARCHED}# {path}\n\n````{language} linenums="1"\n{text}\n````\n'
+
+
+def notebook(text: str) -> str:
+    """Return the cells of a notebook as Markdown."""
+    cells = ((cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"])
+    return "\n\n".join(source if kind == "markdown" else f"````python\n{source}\n````" for kind, source in cells)
 
 
 def shown(path: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The documentation site: pages agree with the models, links lead to code that exists, it builds without warnings."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -158,6 +159,13 @@ def test_links_of_pages_lead_to_pages_of_the_site():
     assert "](decisions/index.md)" in rewrite("[why](decisions/)", "docs/contributing.md")
 
 
+def test_a_notebook_is_shown_as_its_cells():
+    text = script("docs_site")["content"]("examples/notebooks/first_steps.ipynb")
+    assert text.startswith("# First steps")
+    assert "````python\nimport mosaic\n" in text
+    assert "cell_type" not in text
+
+
 def test_every_page_is_in_the_navigation():
     def leaves(item):
         match item:
@@ -250,3 +258,8 @@ def test_it_builds_without_warnings(tmp_path):
         for host in re.findall(r'(?:src|rel="stylesheet" href)="https?://([^/"]+)', path.read_text())
     }
     assert hosts == set()  # nothing is loaded from elsewhere
+    index = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text())
+    found = {entry["location"] for entry in index["docs"]}
+    assert "reference/settings/#checkpoint" in found
+    assert [location for location in sorted(found) if re.match("source/(src|tests)", location)] == []
+    assert re.split(index["config"]["separator"], "`checkpoint.keep_best`") == ["", "checkpoint", "keep_best", ""]
