@@ -30,6 +30,17 @@ def test_the_learner_acts_as_the_expert_does():
     assert losses["labels"] == progress.agent_steps == progress.env_steps
 
 
+def test_the_experts_share_of_the_play_falls_to_nothing():
+    with pupil(LEANS, CARTPOLE, rollout_steps=300, n_epochs=1, beta_rounds=2) as learner:
+        shares = []
+        for _ in range(3):
+            learner.iterate()
+            shares.append(learner.progress().losses[0]["expert_share"])
+    assert shares[0] == 1
+    assert 0.3 < shares[1] < 0.7
+    assert shares[2] == 0
+
+
 def test_every_label_is_a_legal_move_of_the_game():
     with pupil("minimax", config={"agents": {"player_2": "random"}}) as learner:
         losses = train(learner, 200)

@@ -9,6 +9,7 @@ from mosaic.envs.vector.encoding import ActionHead
 from mosaic.envs.vector.layout import VectorShape
 from mosaic.learners.dqn.algorithm import make_hyper
 from mosaic.learners.dqn.build import assemble_cql, assemble_dqn
+from mosaic.learners.dqn.conservative import conservative_hyper
 from mosaic.learners.dqn.fused_engine import FusedDqnEngine, first_q_weights
 from mosaic.learners.dqn.kernels import CONSERVATIVE, MARGIN, STATS, gradient
 from mosaic.learners.dqn.options import CqlOptions, DqnOptions
@@ -106,6 +107,18 @@ def test_both_engines_learn_the_same_from_one_decision(masked):
     np.testing.assert_allclose(fused.weights(), other.weights(), atol=2e-4)
     np.testing.assert_allclose(fused.stats, other.stats, rtol=1e-2, atol=1e-3)
     assert len(start) == count_weights(ARCHITECTURE)
+
+
+def test_the_target_net_of_cql_follows_every_so_many_updates():
+    options = CqlOptions(dataset="demo:walks", target_update_interval=3)
+    hyper = conservative_hyper(options, learns=True)
+    engine = FusedDqnEngine(ARCHITECTURE, shape(False), hyper, options.batch_size, 1, 0, recorded(False))
+    start = engine.training_state()["target"]
+    engine.train_recorded(0, 2, 3)
+    assert (engine.training_state()["target"] == start).all()
+    engine.train_recorded(2, 1, 4)
+    assert (engine.training_state()["target"] == engine.weights()).all()
+    assert not (engine.weights() == start).all()
 
 
 def test_batches_have_their_share_of_recorded_decisions():
