@@ -190,10 +190,11 @@ def act(space: Any, mask: Any) -> Any:
 def page() -> str:
     parts = ["# Gallery", NOTE, "`mosaic envs` lists all environments, and the line that installs a missing one."]
     for family, (meaning, shots) in FAMILIES.items():
-        parts += [f"## {family}", meaning]
+        parts += [f"## {family}", meaning, '<div class="shots" markdown>']
         for shot in shots:
             picture = file_of(shot).relative_to(PAGE.parent)
-            parts += [f"![{shot.env}]({picture})", f"```\nmosaic {shot.command}\n```"]
+            parts += ["<div markdown>", f"![{shot.env}]({picture})", f"```\nmosaic {shot.command}\n```", "</div>"]
+        parts += ["</div>"]
     return "\n\n".join([*parts, EXTERNAL])
 
 

@@ -109,7 +109,7 @@ def test_both_engines_learn_the_same_from_one_decision(masked):
     assert len(start) == count_weights(ARCHITECTURE)
 
 
-def test_the_target_net_of_cql_follows_every_so_many_updates():
+def test_the_target_net_of_cql_is_copied_after_a_number_of_updates():
     options = CqlOptions(dataset="demo:walks", target_update_interval=3)
     hyper = conservative_hyper(options, learns=True)
     engine = FusedDqnEngine(ARCHITECTURE, shape(False), hyper, options.batch_size, 1, 0, recorded(False))
