@@ -12,6 +12,13 @@ from tests.docs.pages import ROOT
 DOCS = ROOT / "docs"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PARADIGMS = ("parameter_sharing", "independent", "self_play", "shared_value_function")
+IN_WORDS = {
+    "tictactoe": "tic-tac-toe",
+    "connect_four": "connect four",
+    "rps": "rock-paper-scissors",
+    "gridworld": "grid world",
+    "kuhn_poker": "Kuhn poker",
+}
 OFFLINE = {"bc", "marwil", "cql", "iql"}  # of RLlib: they learn from the dataset of one agent
 
 
@@ -114,6 +121,25 @@ def test_all_public_names_are_in_the_table():
     }
     assert named | returned == set(mosaic.__all__)
     assert returned <= said
+
+
+def test_all_names_for_plug_ins_are_listed():
+    listed = text_of("plugins.md").partition("\n## What to import\n")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`(\w+)", listed)) - {"mosaic"}
+    assert named == {*mosaic.plugins.__all__, *mosaic.testing.__all__}
+
+
+def test_all_compiled_envs_are_named():
+    from mosaic.envs.catalog import entries
+    from mosaic.envs.compiled.registry import has_kernel
+    from mosaic.envs.family import split_version
+
+    said = text_of("native.md").partition("\n## How envs are stepped\n")[2].partition("\n## Continuous actions\n")[0]
+    ids = [entry.id for entry in entries() if has_kernel(entry.id)]
+    names = {split_version(env_id.rpartition("/")[2])[0] for env_id in ids}
+    variants = {name for name in names for other in names - {name} if name.startswith(other)}  # CliffWalkingSlippery
+    assert len(names - variants) > 20
+    assert [name for name in sorted(names - variants) if IN_WORDS.get(name, name) not in said] == []
 
 
 def test_all_kinds_of_policies_are_in_the_table():
