@@ -63,6 +63,24 @@ def test_every_setting_command_event_and_entry_point_appears():
             assert f"| `{name}` | `{target}` |" in text["entry-points.md"]
 
 
+def test_every_policy_wrapper_and_own_env_appears_with_its_options():
+    from mosaic.core.plugins import load_plugin, plugins
+    from mosaic.envs.families.mosaic import OPTIONS, family
+    from mosaic.envs.wrappers.registry import WRAPPERS
+
+    sections = (REFERENCE / "names.md").read_text().split("\n### ")
+    tables = {heading: rows for heading, _, rows in (section.partition("\n") for section in sections)}
+    assert {entry.id for entry in family.entries()} == {f"mosaic/{name}" for name in OPTIONS}
+    models = {
+        **{name: load_plugin("mosaic.policies", name).options for name in plugins("mosaic.policies")},
+        **{name: kind.options for name, kind in WRAPPERS.items() if name != "python"},  # a policy has that name too
+        **{f"mosaic/{name}": model for name, model in OPTIONS.items()},
+    }
+    assert models.keys() <= tables.keys()
+    options = [(name, option) for name, model in models.items() for option in model.model_fields]
+    assert [each for each in options if f"| `{each[1]}` |" not in tables[each[0]]] == []
+
+
 def test_every_route_of_the_server_appears(tmp_path):
     from fastapi.routing import APIRoute, APIWebSocketRoute
 
@@ -115,13 +133,13 @@ def test_every_file_of_a_run_is_described(tmp_path, runs_here):
     config = {
         "environment": {"env_id": "gym/CartPole-v1"},
         "training": {"worker": "toy", "total_timesteps": 200},
-        "telemetry": {"mirrors": ["csv", "tensorboard"]},
+        "telemetry": {"mirrors": ["csv"]},
     }
     run = mosaic.train(config, home=tmp_path)
     text = (REFERENCE / "run-folder.md").read_text()
     found = {path.name for path in run.folder.path.iterdir()}
-    assert {"config.json", "metrics.jsonl", "checkpoints", "metrics.csv", "tensorboard"} <= found
-    assert [name for name in sorted({*found, LOG, FILES}) if f"`{name}`" not in text] == []
+    assert {"config.json", "metrics.jsonl", "checkpoints", "metrics.csv"} <= found
+    assert [name for name in sorted({*found, LOG, FILES, "tensorboard"}) if f"`{name}`" not in text] == []
 
 
 def test_every_algorithm_of_native_is_described_on_a_page_of_learners():

@@ -135,6 +135,16 @@ _MAKERS: dict[str, tuple[Callable[[EnvironmentConfig], Env], tuple[str, ...]]] =
 }
 
 
+OPTIONS: dict[str, type[Options]] = {
+    "blind_pair": BlindPairOptions,
+    "catch_pixels": CatchPixelsOptions,
+    "kuhn_poker": KuhnPokerOptions,
+    "gridworld": GridworldOptions,
+    **MEMORY_TASKS,
+    "tictactoe": TicTacToeOptions,
+}
+
+
 class MosaicFamily:
     def entries(self) -> list[EnvEntry]:
         return [
