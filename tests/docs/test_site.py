@@ -35,6 +35,7 @@ def test_every_setting_command_event_and_entry_point_appears():
 
     from mosaic.config.project import ExportPreset, ProjectConfig
     from mosaic.config.run import run_schema
+    from mosaic.plugins import WorkerCapabilities
     from mosaic.runs.tuning.plan import TuneSettings
     from mosaic.telemetry.events.event import KINDS, MetricEvent
     from mosaic.ui.cli.main import app
@@ -56,6 +57,9 @@ def test_every_setting_command_event_and_entry_point_appears():
         assert f"\n## {name}\n" in text["cli.md"]
     for name in (*KINDS, *MetricEvent.__annotations__):
         assert f"| `{name}` |" in text["events.md"]
+    for name, field in WorkerCapabilities.model_fields.items():
+        assert f"| `{name}` |" in text["entry-points.md"]
+        assert field.description, name
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for group, points in project["entry-points"].items():
         assert f"## {group}\n" in text["entry-points.md"]

@@ -55,21 +55,23 @@ class WorkerCapabilities(BaseModel):
         {}, description="By algorithm, the policy configurations it can train, if it cannot train all of them."
     )
     env_families: tuple[str, ...] = Field(("*",), description="Environment families it supports; * means any.")
-    action_kinds: tuple[SpaceKind, ...] = ()
-    observation_kinds: tuple[SpaceKind, ...] = ()
-    max_agents: int | None = Field(None, ge=1, description="None: any number.")
-    self_play: bool = False
+    action_kinds: tuple[SpaceKind, ...] = Field((), description="Kinds of action spaces it can train; empty: any.")
+    observation_kinds: tuple[SpaceKind, ...] = Field(
+        (), description="Kinds of observation spaces it can train; empty: any."
+    )
+    max_agents: int | None = Field(None, ge=1, description="Most agents of an env; None: any number.")
+    self_play: bool = Field(False, description="Trains a policy against itself or its earlier versions.")
     population: bool = Field(
         False,
         description="A run continues from another run's checkpoint with other options, as mosaic tune --scheduler pbt "
         "needs; options marked SHAPES_CHECKPOINTS stay the same.",
     )
-    pause: bool = False
+    pause: bool = Field(False, description="Pauses and continues on request.")
     resume: bool = Field(False, description="Whether a new attempt continues from the last checkpoint.")
-    checkpoints: bool = False
+    checkpoints: bool = Field(False, description="Saves checkpoints; else runs that set `checkpoint` are refused.")
     seeds: bool = Field(False, description="The same seed gives the same metrics.")
     samples: bool = Field(False, description="Its policies draw actions where run:ID,sample=true asks for it.")
-    gpu: bool = False
+    gpu: bool = Field(False, description="Can learn on a GPU.")
     agent_mapping: bool = Field(
         False,
         description="Honours agents, policies_to_train and evaluation.opponents; else runs that set them are refused.",
