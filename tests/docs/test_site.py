@@ -146,11 +146,13 @@ def test_every_file_of_a_run_is_described(tmp_path, runs_here):
     assert [name for name in sorted({*found, LOG, FILES, "tensorboard"}) if f"`{name}`" not in text] == []
 
 
-def test_every_algorithm_of_native_is_described_on_a_page_of_learners():
+def test_every_algorithm_of_ours_is_described_on_a_page_of_learners():
     from mosaic.workers.registry import load_worker
 
     described = {name for page in LEARNERS for name in re.findall(r"--algo (\w+)", page.read_text())}
     assert set(load_worker("native").info.algorithms) - described == set()
+    tables = (ROOT / "docs" / "learners" / "tabular.md").read_text()
+    assert [name for name in load_worker("tabular").info.algorithms if f"algorithms.py#{name})" not in tables] == []
 
 
 @pytest.mark.parametrize("page", LEARNERS, ids=lambda page: page.stem)
