@@ -191,8 +191,8 @@ def names() -> str:
     """Return the page of what a reference may name, with its options: policies, wrappers and Mosaic's own envs."""
     from mosaic.core.plugins import load_plugin, plugins
     from mosaic.envs.families.external import ExternalOptions
-    from mosaic.envs.families.godot import GodotOptions
     from mosaic.envs.families.mosaic import OPTIONS
+    from mosaic.envs.godot.options import GodotOptions
     from mosaic.envs.wrappers.registry import WRAPPERS
 
     kinds = {name: load_plugin("mosaic.policies", name) for name in plugins("mosaic.policies")}
