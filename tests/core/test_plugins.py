@@ -56,9 +56,11 @@ def _forget():
 
 
 def test_a_missing_package_is_named(monkeypatch):
-    with_entries(monkeypatch, Entry("x", "a:b", ModuleNotFoundError("no", name="torch")))
-    with pytest.raises(MissingExtraError, match=r"'x' needs the Python package 'torch'.*Type: pip install torch"):
-        load_plugin("mosaic.workers", "x")
+    missing = {"torch": r"pip install 'mosaic-rl\[torch\]'", "abacus.beads": "pip install abacus"}
+    for name, line in missing.items():
+        with_entries(monkeypatch, Entry("x", "a:b", ModuleNotFoundError("no", name=name)))
+        with pytest.raises(MissingExtraError, match=rf"'x' needs the Python package '{name}'.*Type: {line}$"):
+            load_plugin("mosaic.workers", "x")
 
 
 def test_two_packages_may_not_claim_one_name(monkeypatch):

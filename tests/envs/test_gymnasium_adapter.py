@@ -6,7 +6,9 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.error import DependencyNotInstalled
 
+from mosaic.core.errors import MissingExtraError
 from mosaic.envs.adapters.gymnasium import GymnasiumEnv
 from mosaic.envs.catalog import make_env
 from tests.envs.env_cases import turns
@@ -36,6 +38,19 @@ def test_time_limit_and_fall_in_the_same_step_stay_apart():
     assert turn.infos == {"agent_0": {"why": "both"}}
     with pytest.raises(RuntimeError, match=r"after the end of the episode: call reset\(\) first"):
         env.step({"agent_0": np.array([1, 0], np.int8)})
+
+
+def test_an_own_env_that_cannot_draw_is_refused_in_its_own_words():
+    class Painter(Both):
+        render_mode = "rgb_array"
+
+        def render(self):
+            raise DependencyNotInstalled("Type: apt install easel")
+
+    env = GymnasiumEnv(Painter())
+    env.reset(0)
+    with pytest.raises(MissingExtraError, match="cannot be drawn: Type: apt install easel"):
+        env.render()
 
 
 def test_wrong_agents_are_refused():

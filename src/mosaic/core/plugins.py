@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
 from mosaic.core.errors import MissingExtraError, MosaicError, unknown
+from mosaic.core.extras import install_line
 
 Group = Literal["mosaic.envs", "mosaic.policies", "mosaic.workers", "mosaic.sinks", "mosaic.listeners"]
 _WORDS: dict[Group, str] = {
@@ -49,5 +50,5 @@ def load_plugin(group: Group, name: str) -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"The {_WORDS[group]} '{name}' needs the Python package '{error.name}', which is not installed. "
-            f"Type: pip install {error.name}"
+            f"Type: {install_line(error.name or name)}"
         ) from error

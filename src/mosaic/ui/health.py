@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 from mosaic.core.errors import unknown
+from mosaic.core.extras import EXTRAS
 
 
 class Finding(NamedTuple):
@@ -40,37 +41,6 @@ _REQUIRED = {  # modules of the packages that every installation has, each with 
     "scipy": "scipy",
     "typer": "typer",
 }
-_EXTRAS = {  # extra → the modules it installs, each with its distribution
-    "torch": {"torch": "torch"},
-    "sb3": {"stable_baselines3": "stable-baselines3", "sb3_contrib": "sb3-contrib"},
-    "rllib": {"ray": "ray"},
-    "mpi": {"mpi4py": "mpi4py"},
-    "tui": {"textual": "textual", "textual_plot": "textual-plot"},
-    "web": {
-        "nicegui": "nicegui",
-        "fastapi": "fastapi",
-        "uvicorn": "uvicorn",
-        "httpx": "httpx",
-        "websockets": "websockets",
-    },
-    "gym": {"pygame": "pygame-ce", "Box2D": "Box2D"},
-    "mujoco": {"mujoco": "mujoco", "imageio": "imageio", "packaging": "packaging"},
-    "classic": {"chess": "chess", "rlcard": "rlcard", "shimmy": "shimmy", "pyspiel": "open-spiel"},
-    "sisl": {"pymunk": "pymunk", "Box2D": "Box2D"},
-    "butterfly": {"pymunk": "pymunk", "pygame": "pygame-ce"},
-    "mpe": {"mpe2": "mpe2"},
-    "demos": {"minari": "minari", "h5py": "h5py"},
-    "tensorboard": {"tensorboardX": "tensorboardX"},
-    "wandb": {"wandb": "wandb"},
-    "mlflow": {"mlflow": "mlflow-skinny"},
-    "trackio": {"trackio": "trackio"},
-    "onnx": {"onnx": "onnx", "onnxruntime": "onnxruntime"},
-    "video": {"imageio_ffmpeg": "imageio-ffmpeg"},
-    "hub": {"huggingface_hub": "huggingface_hub"},
-    "mcp": {"mcp": "mcp"},
-    "window": {"webview": "pywebview"},
-}
-
 
 _SERVICES = {"wandb", "mlflow", "trackio"}  # not part of the extra `all`
 _IMPORT = """
@@ -87,7 +57,7 @@ print("@" + json.dumps(failures))
 
 def examine() -> list[Finding]:
     """Check every part without importing it."""
-    return [_python(), _machine(), *_required(), *map(_extra, _EXTRAS), _godot(), _engine()]
+    return [_python(), _machine(), *_required(), *map(_extra, EXTRAS), _godot(), _engine()]
 
 
 def examine_closely(asked: Collection[str]) -> tuple[list[Finding], list[Finding]]:
@@ -96,7 +66,7 @@ def examine_closely(asked: Collection[str]) -> tuple[list[Finding], list[Finding
     Without names, all parts are checked; with names, only those and the required packages.
     """
     names = dict.fromkeys(name for one in asked for name in _members(one))
-    modules = [module for name in names for module in _EXTRAS.get(name, {})]
+    modules = [module for name in names for module in EXTRAS.get(name, {})]
     failures = _failures([*_REQUIRED, *modules])
     required = [_python(), *_required(failures)]
     wanted = [_named(name, failures) for name in names]
@@ -107,8 +77,8 @@ def examine_closely(asked: Collection[str]) -> tuple[list[Finding], list[Finding
 
 def _members(asked: str) -> list[str]:
     if asked == "all":
-        return [extra for extra in _EXTRAS if extra not in _SERVICES]
-    known = [*_EXTRAS, "godot", "stockfish"]
+        return [extra for extra in EXTRAS if extra not in _SERVICES]
+    known = [*EXTRAS, "godot", "stockfish"]
     if asked not in known:
         raise unknown("extra", asked, [*known, "all"])
     return [asked]
@@ -136,11 +106,6 @@ def not_installed(count: int) -> str:
     return "1 optional part is not installed" if count == 1 else f"{count} optional parts are not installed"
 
 
-def extra_of(module: str) -> str | None:
-    """Return the extra that installs this module."""
-    return next((extra for extra, modules in _EXTRAS.items() if module in modules), None)
-
-
 def _python() -> Finding:
     ok = sys.version_info >= (3, 11)
     return Finding("python", ok, platform.python_version(), None if ok else "Python 3.11 or newer")
@@ -158,7 +123,7 @@ def _required(failures: Mapping[str, str] | None = None) -> list[Finding]:
 
 
 def _extra(extra: str, failures: Mapping[str, str] | None = None) -> Finding:
-    return _part(f"extra {extra}", _EXTRAS[extra], failures or {}, f"pip install 'mosaic-rl[{extra}]'")
+    return _part(f"extra {extra}", EXTRAS[extra], failures or {}, f"pip install 'mosaic-rl[{extra}]'")
 
 
 def _part(name: str, modules: Mapping[str, str], failures: Mapping[str, str], advice: str) -> Finding:

@@ -5,6 +5,7 @@ import tomllib
 
 import pytest
 
+from mosaic.core.extras import EXTRAS
 from mosaic.ui import health
 from tests.docs.pages import ROOT
 
@@ -23,7 +24,7 @@ def broken(tmp_path, monkeypatch):
 
 
 def test_a_missing_extra_is_no_fault_unless_it_is_asked_for(mosaic, monkeypatch):
-    monkeypatch.setitem(health._EXTRAS, "hub", {"no_such_module": "no-such-package"})
+    monkeypatch.setitem(EXTRAS, "hub", {"no_such_module": "no-such-package"})
     plain = mosaic("doctor", "--json")
     assert plain.code == 0
     assert [row["ok"] for row in json.loads(plain.out) if row["id"] == "extra hub"] == [False]
@@ -33,8 +34,8 @@ def test_a_missing_extra_is_no_fault_unless_it_is_asked_for(mosaic, monkeypatch)
 
 
 def test_what_is_not_installed_is_listed_apart_from_what_is_broken(mosaic, monkeypatch):
-    monkeypatch.setitem(health._EXTRAS, "hub", {"no_such_module": "no-such-package"})
-    monkeypatch.setitem(health._EXTRAS, "mcp", {"no_such_module": "numpy"})  # pip says it is installed
+    monkeypatch.setitem(EXTRAS, "hub", {"no_such_module": "no-such-package"})
+    monkeypatch.setitem(EXTRAS, "mcp", {"no_such_module": "numpy"})  # pip says it is installed
     checked, _, options = mosaic("doctor").out.partition("not installed")
     assert [line.split()[:3] for line in checked.splitlines() if " broken " in line] == [["extra", "mcp", "broken"]]
     assert "--force-reinstall" in checked
@@ -46,7 +47,7 @@ def test_what_is_not_installed_is_listed_apart_from_what_is_broken(mosaic, monke
 
 
 def test_a_package_that_does_not_load_is_found(mosaic, monkeypatch, broken):
-    monkeypatch.setitem(health._EXTRAS, "hub", {broken("gone_hub"): "gone-hub"})
+    monkeypatch.setitem(EXTRAS, "hub", {broken("gone_hub"): "gone-hub"})
     assert mosaic("doctor").code == 0  # not asked for: looked for, not imported
     answer = mosaic("doctor", "hub", "--json")
     assert answer.code == 1

@@ -7,8 +7,11 @@ from typing import NoReturn
 
 import gymnasium
 import numpy as np
+from gymnasium.error import DependencyNotInstalled
 from numpy.typing import NDArray
 
+from mosaic.core.errors import MissingExtraError
+from mosaic.core.extras import install_line
 from mosaic.core.ids import AgentID
 from mosaic.core.turn import Action, Observation, Turn
 from mosaic.envs.adapters.upstream import keep_pygame
@@ -89,8 +92,19 @@ class GymnasiumEnv:
     def render(self) -> NDArray[np.uint8] | None:
         if self.env.render_mode is None:
             return None
-        return np.ascontiguousarray(self.env.render())
+        try:
+            return np.ascontiguousarray(self.env.render())
+        except DependencyNotInstalled as error:
+            raise MissingExtraError(f"{self.spec.env_id} cannot be drawn: {_what_is_missing(error)}") from error
 
     def close(self) -> None:
         with keep_pygame():
             self.env.close()  # type: ignore[no-untyped-call]
+
+
+def _what_is_missing(error: DependencyNotInstalled) -> str:
+    """Return the package that could not be imported and the line to type; Gymnasium's own words if it names none."""
+    package = error.__cause__.name if isinstance(error.__cause__, ImportError) else None
+    if package is None:
+        return str(error)
+    return f"it needs the Python package '{package}', which is not installed. Type: {install_line(package)}"

@@ -42,8 +42,8 @@ def draw(env: Env, turn: Turn, sight: Sight = EVERYTHING) -> None:
     if cells and board is not None:
         out.print(board(cells))
         return
-    picture = env.render()
-    if picture is not None and out.is_terminal:
+    picture = env.render() if out.is_terminal else None
+    if picture is not None:
         out.print(HalfBlocks(picture, min(out.width, 80)))
 
 

@@ -177,12 +177,10 @@ def _complain(text: str, code: int, as_json: bool) -> int:
 
 
 def _missing_text(error: ModuleNotFoundError) -> str:
-    from mosaic.ui.health import extra_of
+    from mosaic.core.extras import install_line
 
     name = (error.name or "").partition(".")[0]
-    extra = extra_of(name)
-    line = f"pip install 'mosaic-rl[{extra}]'" if extra else f"pip install {name}"
-    return f"This needs the Python package '{name}', which is not installed. Type: {line}"
+    return f"This needs the Python package '{name}', which is not installed. Type: {install_line(name)}"
 
 
 def _usage_text(error: Exception) -> str:
