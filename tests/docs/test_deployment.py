@@ -129,6 +129,17 @@ def test_kuberay_values_fit_together():
     assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
 
 
+def test_kuberays_probes_find_what_they_ask():
+    """Without ray[default] no agent listens, and older versions of KubeRay call wget: no pod would become ready."""
+    image = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    (packages,) = (line for line in image if "apt-get install" in line)
+    (installed,) = (line for line in image if line.startswith("RUN pip install"))
+    assert "wget" in packages.split()
+    assert "ray[default]" in shlex.split(installed)
+    values = read("kuberay-values.yaml")
+    assert values["head"]["rayStartParams"].get("include-dashboard", "true") == "true"
+
+
 def test_the_steps_for_kuberay_are_complete_and_in_order():
     text, lines = (DEPLOY / "README.md").read_text(), commands(DEPLOY / "README.md")
     starts = (
