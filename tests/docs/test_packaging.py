@@ -16,7 +16,9 @@ import pytest
 from mosaic.core.version import VERSION
 from tests.docs.pages import ROOT
 
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+OLDEST = [need.replace(">=", "==") for need in PROJECT["dependencies"]]
 MODULES = {  # of extras that the doctor does not list one by one
     "offline": ["ray", "minari"],
     "llm-test": ["xllamacpp"],
@@ -63,8 +65,9 @@ def test_the_source_distribution_can_build_and_test(built):
 
 
 def install(folder, *what, unpinned="-"):
-    """Install with our pins, except that of a package whose newest version a dependency refuses."""
-    pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith(unpinned)]
+    """Install with our pins, except those of packages that are to have other versions."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if not line.lower().startswith(unpinned)]
     constraints = folder / "constraints.txt"
     constraints.write_text("\n".join(pins))
     command = [folder / "bin" / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
@@ -130,6 +133,25 @@ def test_without_extras_and_without_a_compiler_the_demo_runs_to_its_end(bare, tm
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert "Proven by exhaustive search" in done.stdout
     assert "mosaic play mosaic/tictactoe" in done.stderr + done.stdout
+
+
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="needs Python 3.11, for which all the oldest packages have wheels"
+)
+def test_the_oldest_packages_that_are_allowed_suffice(built, tmp_path):
+    """pip keeps an installed package whose version is allowed."""
+    folder = tmp_path / "venv"
+    venv.create(folder, with_pip=True)
+    names = tuple(need.partition("==")[0] + "==" for need in OLDEST)
+    install(folder, "--only-binary=:all:", *OLDEST, built[0], unpinned=(*names, "llvmlite==", "pydantic_core=="))
+    helped = mosaic(folder, "train", "--help", home=tmp_path)
+    assert helped.returncode == 0, helped.stderr
+    assert "--num-env-runners" in helped.stdout
+    assert "\\[" not in helped.stdout
+    done = mosaic(folder, "demo", home=tmp_path)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert "Proven by exhaustive search" in done.stdout
+    shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("name", ["mosaic", "mosaic-rl"])
