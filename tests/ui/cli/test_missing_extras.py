@@ -52,7 +52,7 @@ def test_every_package_that_the_source_imports_is_required_or_has_an_extra():
     assert [name for name in sorted(optional) if extra_of(name) is None] == []
 
 
-def test_playing_without_the_package_that_draws_says_what_to_type(mosaic, monkeypatch):
+def test_drawing_without_the_package_for_it_says_what_to_type(mosaic, monkeypatch):
     """Gymnasium imports pygame when a picture is drawn first."""
     from mosaic.ui.cli.output import out
 
@@ -64,3 +64,5 @@ def test_playing_without_the_package_that_draws_says_what_to_type(mosaic, monkey
     assert answer.code == 2
     said = "gym/CartPole-v1 cannot be drawn: it needs the Python package 'pygame', which is not installed."
     assert f"{said} Type: pip install 'mosaic-rl[gym]'" in " ".join(answer.err.split())
+    answer = mosaic("check", "gym/CartPole-v1")
+    assert (answer.code, " ".join(answer.err.split())) == (2, f"error: {said} Type: pip install 'mosaic-rl[gym]'")

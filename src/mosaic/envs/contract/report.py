@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mosaic.config.sections import Incentives
 from mosaic.core.episode import End
-from mosaic.core.errors import MosaicError
+from mosaic.core.errors import MissingExtraError, MosaicError
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.turn import Turn
 from mosaic.envs.env import Env
@@ -123,10 +123,13 @@ class ContractError(MosaicError):
 
 @contextmanager
 def blamed(place: CheckPosition, call: str) -> Iterator[None]:
-    """Turn exceptions of the env's own code into contract violations, with the cause attached."""
+    """Turn exceptions of the env's own code into contract violations, with the cause attached.
+
+    A package that is not installed is not the env's fault.
+    """
     try:
         yield
-    except ContractError:
+    except (ContractError, MissingExtraError):
         raise
     except Exception as error:
         raise ContractError(
