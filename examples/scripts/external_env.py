@@ -1,7 +1,7 @@
 """CartPole in a loop of your own, trained by a run of Mosaic: start the run, then this program, as often as you like.
 
 mosaic train external:5555
-python external_env.py 5555
+python examples/scripts/external_env.py 5555
 """
 
 import sys

@@ -1,7 +1,7 @@
 """A person plays an agent of an env of Mosaic while a run trains the other agents on these games.
 
 mosaic train external:5555 --set environment.options.env=classic/tictactoe_v3 --agent player_2=human
-python play_while_training.py 5555 classic/tictactoe_v3 player_2
+python examples/scripts/play_while_training.py 5555 classic/tictactoe_v3 player_2
 """
 
 import sys

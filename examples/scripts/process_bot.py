@@ -1,6 +1,7 @@
 """A bot for `process:`: it reads questions as JSON lines and replies to each with one. It needs nothing of Mosaic.
 
-mosaic play classic/tictactoe_v3 --agent player_1=human --agent player_2="process:python process_bot.py"
+mosaic play classic/tictactoe_v3 --agent player_1=human \
+    --agent player_2="process:python examples/scripts/process_bot.py"
 """
 
 import json

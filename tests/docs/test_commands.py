@@ -29,6 +29,7 @@ from tests.docs.pages import (
 ROOT_COMMAND: Any = get_command(app)
 NUMBERS = {"K", "N", "SECONDS"}  # what stands for a number of the reader's
 MAKEFILE = (ROOT / "Makefile").read_text()
+EXAMPLES = sorted(path for path in (ROOT / "examples").rglob("*") if path.suffix in {".py", ".sh", ".mjs", ".toml"})
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -74,7 +75,7 @@ def check_program(code):
         assert [each for each in targets if not re.search(rf"^{re.escape(each)}:", MAKEFILE, re.M)] == []
     elif words[:2] == ["python", "-m"]:
         assert find_spec(words[2]), f"there is no module {words[2]}"
-    elif words[0] == "python":
+    elif words[0] in ("python", "sh", "node"):
         program = ROOT / words[1]
         assert program.is_file(), f"there is no file {words[1]}"
         options = [word for word in words[2:] if word.startswith("--")]
@@ -87,6 +88,14 @@ def check_program(code):
     elif words[:2] == ["pip", "install"]:
         asked = {extra for found in re.findall(r"\[([\w,-]+)\]", code) for extra in found.split(",")}
         assert sorted(asked - PROJECT["optional-dependencies"].keys()) == []
+
+
+def commands_of_an_example(path):
+    """Return the lines of its docstring and comments that are commands; continued lines are joined."""
+    joined = re.sub(r"\\{1,2}\n\s*", " ", path.read_text())
+    lines = (line.strip().lstrip("#/").strip() for line in joined.splitlines())
+    told = [re.sub(r"^(?:[A-Z_]+=\S+\s+)+|\s{2,}#.*", "", line) for line in lines]
+    return [line for line in told if line.startswith(("mosaic ", "python ", "sh ", "node examples/", "pip install "))]
 
 
 def wrong(check, lines):
@@ -106,6 +115,23 @@ def test_the_command_line_accepts_every_command(page):
     assert wrong(parse_inline, [code for code in named if code.startswith("mosaic ")]) == {}
     programs = ("make ", "python ", "pip install ", "uvx ", "pipx ")
     assert wrong(check_program, [code for code in (*named, *commands(page)) if code.startswith(programs)]) == {}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_that_examples_begin_with_are_accepted(path):
+    """They are typed in the repository's root."""
+    told = commands_of_an_example(path)
+    files = re.findall(r"[\w./]+\.(?:py|sh|mjs)\b", " ".join(told))
+    assert [name for name in files if not (ROOT / name).is_file()] == []
+    assert wrong(parse, [line for line in told if line.startswith("mosaic ")]) == {}
+    assert wrong(check_program, [line for line in told if not line.startswith("mosaic ")]) == {}
+
+
+def test_commands_of_examples_are_found():
+    found = [line for path in EXAMPLES for line in commands_of_an_example(path)]
+    assert len(found) > 40
+    assert "sh examples/policy_server/episode.sh http://127.0.0.1:8643" in found
+    assert any(line.endswith("--set training.policies.slow.network.hidden='[16]'") for line in found)
 
 
 def test_a_command_that_does_not_exist_is_noticed():
