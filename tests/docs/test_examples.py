@@ -10,6 +10,7 @@ from examples import demonstrations, league, mpi_tables, self_play, stockfish, t
 
 import mosaic
 from tests.docs.pages import ROOT
+from tests.docs.test_commands import parse
 
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
@@ -31,9 +32,13 @@ def test_league(runs_here):
 
 
 @pytest.mark.slow
-def test_team(runs_here):
+def test_team(runs_here, capsys):
     returns = team.main("random", steps=4_000, max_steps=5)
     assert sorted(returns) == ["adversary_0", "adversary_1", "adversary_2", "agent_0"]
+    printed = capsys.readouterr().out
+    (command,) = (line.partition(": ")[2] for line in printed.splitlines() if line.startswith("with pictures: mosaic"))
+    parse(command)
+    assert "--agent 'adversary_0=random' --agent 'adversary_*=run:" in command
 
 
 @pytest.mark.slow
