@@ -83,7 +83,7 @@ test-generic:
 # Every command of the documentation and every example, in a short form: a part of test-all, and a job of its own in CI.
 test-docs: warm
 	$(BIN)/python -m pytest -n $(WORKERS) tests/docs/test_executed_commands.py tests/docs/test_python_blocks.py tests/docs/test_examples.py \
-	  tests/docs/test_site.py tests/test_example_plugin.py
+	  tests/docs/test_site.py tests/test_example_plugin.py tests/workers/script/test_script_examples.py tests/server/test_external.py
 
 # Wheel and source distribution in empty environments, without extras and with each: a part of test-all, a job of its own in CI.
 test-packaging: setup

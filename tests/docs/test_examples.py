@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import pytest
 from examples import demonstrations, league, mpi_tables, self_play, stockfish, team
 
 import mosaic
-from tests.docs.pages import ROOT
+from tests.docs.not_executed import NOT_EXECUTED
+from tests.docs.pages import PAGES, ROOT, commands
 from tests.docs.test_commands import parse
 
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
@@ -97,6 +99,17 @@ def test_every_program_has_a_test():
     assert {"demonstrations", "self_play", "ray_cluster"} <= set(programs)
     called = {name for name in programs if f"{name}.main(" in text or f"from examples.{name} import" in text}
     assert [name for name in programs if name not in called or f"def test_{name}(" not in text] == []
+
+
+def test_every_script_is_run_by_a_job_of_ci():
+    """By `make test-docs`, in a test or as a command of a page; `make test` runs the language model."""
+    target = (ROOT / "Makefile").read_text().partition("\ntest-docs:")[2].partition("\n\n")[0]
+    files = [*re.findall(r"tests/[\w/]+\.py", target), "tests/docs/page_kit.py", "tests/policies/llm/test_llm_model.py"]
+    text = "".join((ROOT / name).read_text() for name in files) + "".join(
+        line for page in PAGES for line in commands(page) if line not in NOT_EXECUTED
+    )
+    scripts = [path for path in (ROOT / "examples" / "scripts").iterdir() if path.suffix in {".py", ".sh"}]
+    assert [path.name for path in scripts if path.name != "__init__.py" and path.stem not in text] == []
 
 
 def test_every_example_is_in_the_documentation():
