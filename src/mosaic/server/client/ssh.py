@@ -156,8 +156,9 @@ class Tunnel:
                 f"There is no command '{_command()}' on {host}. Type there: pipx install 'mosaic-rl[web]'. If it is in "
                 f"an environment that is not on the PATH, type here: export {COMMAND_VARIABLE}=/PATH/TO/bin/mosaic"
             )
+        why = self._complaint().rstrip(".")
         return TunnelError(
-            f"No server could be started on {host}: {self._complaint()} To use one that already runs there, set "
+            f"No server could be started on {host}: {why}. To use one that already runs there, set "
             f"{token_variable(f'ssh://{host}')} to what the file 'token' in its $MOSAIC_HOME holds."
         )
 
