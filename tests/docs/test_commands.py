@@ -134,6 +134,12 @@ def test_commands_of_examples_are_found():
     assert any(line.endswith("--set training.policies.slow.network.hidden='[16]'") for line in found)
 
 
+def test_usages_have_one_pair_of_brackets_around_what_may_be_left_out():
+    usages = re.findall(r"^Usage: (mosaic .+)$", (ROOT / "docs" / "reference" / "cli.md").read_text(), re.M)
+    assert "mosaic train [OPTIONS] [ENV]" in usages
+    assert [usage for usage in usages if "[[" in usage] == []
+
+
 def test_a_command_that_does_not_exist_is_noticed():
     with pytest.raises(AssertionError, match="there is no command 'trian'"):
         parse("mosaic trian gym/CartPole-v1")

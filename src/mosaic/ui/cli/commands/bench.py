@@ -20,7 +20,7 @@ def bench(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[BENCHMARK[:ROW]]…",
+            metavar="BENCHMARK[:ROW]",
             help="Benchmarks from --list, or one row such as ppo:a2c; default: all.",
             show_default=False,
         ),

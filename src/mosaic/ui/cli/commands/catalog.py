@@ -20,7 +20,7 @@ def envs(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FAMILY|ENV]",
+            metavar="FAMILY|ENV",
             help="List only this family (gym, classic, sisl, butterfly, mpe, …), or show one env.",
         ),
     ] = None,
@@ -215,7 +215,7 @@ def check(
 def doctor(
     parts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[EXTRA]…", help="Extras that must work here: rllib, web, …, all; also stockfish."),
+        typer.Argument(metavar="EXTRA", help="Extras that must work here: rllib, web, …, all; also stockfish."),
     ] = None,
     json: JsonOption = False,
 ) -> None:

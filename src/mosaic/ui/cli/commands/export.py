@@ -15,7 +15,7 @@ def export(
     run: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RUN]",
+            metavar="RUN",
             help="Run id, a unique prefix of one, a run name, or latest; or checkpoint:PATH.",
             show_default="in a project its newest",
         ),

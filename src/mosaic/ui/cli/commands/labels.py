@@ -42,7 +42,7 @@ def note(
 
 def tag(
     run: RunArgument,
-    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG...]", help="Tags to add.")] = None,
+    tags: Annotated[list[str] | None, typer.Argument(metavar="TAG", help="Tags to add.")] = None,
     remove: Annotated[list[str] | None, typer.Option("--remove", metavar="TAG", help="Remove this tag.")] = None,
     server: ServerOption = None,
     json: JsonOption = False,

@@ -90,7 +90,7 @@ def show(
     project: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PROJECT]", help="Name or folder of a project.", show_default="the current folder's project"
+            metavar="PROJECT", help="Name or folder of a project.", show_default="the current folder's project"
         ),
     ] = None,
     server: ServerOption = None,

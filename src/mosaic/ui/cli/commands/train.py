@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def train(
     env: Annotated[
-        str | None, typer.Argument(metavar="[ENV]", help="Environment; --config or a project may name it.")
+        str | None, typer.Argument(metavar="ENV", help="Environment; --config or a project may name it.")
     ] = None,
     worker: WorkerOption = None,
     algo: AlgorithmOption = None,

@@ -36,7 +36,7 @@ def tune(
     target: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ENV|FILE]",
+            metavar="ENV|FILE",
             help="Environment, or a JSON, YAML or TOML file of settings, which may have a section [tune]; "
             "a project may name the environment.",
         ),
