@@ -1,4 +1,4 @@
-"""Plug-in registry: lists plug-ins without importing them, and imports them when used."""
+"""Plug-in registry, which imports plug-ins when they are used, and the extras that install what they need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
 from mosaic.core.errors import MissingExtraError, MosaicError, unknown
-from mosaic.core.extras import install_line
 
 Group = Literal["mosaic.envs", "mosaic.policies", "mosaic.workers", "mosaic.sinks", "mosaic.listeners"]
 _WORDS: dict[Group, str] = {
@@ -18,6 +17,38 @@ _WORDS: dict[Group, str] = {
     "mosaic.sinks": "mirror",
     "mosaic.listeners": "listener",
 }
+EXTRAS = {  # extra → the modules it installs, each with its distribution, which often has another name
+    "torch": {"torch": "torch"},
+    "sb3": {"stable_baselines3": "stable-baselines3", "sb3_contrib": "sb3-contrib"},
+    "rllib": {"ray": "ray"},
+    "mpi": {"mpi4py": "mpi4py"},
+    "tui": {"textual": "textual", "textual_plot": "textual-plot"},
+    "web": {
+        "nicegui": "nicegui",
+        "fastapi": "fastapi",
+        "uvicorn": "uvicorn",
+        "httpx": "httpx",
+        "websockets": "websockets",
+    },
+    "gym": {"pygame": "pygame-ce", "Box2D": "Box2D"},
+    "mujoco": {"mujoco": "mujoco", "imageio": "imageio", "packaging": "packaging"},
+    "classic": {"chess": "chess", "rlcard": "rlcard", "shimmy": "shimmy", "pyspiel": "open-spiel"},
+    "sisl": {"pymunk": "pymunk", "Box2D": "Box2D"},
+    "butterfly": {"pymunk": "pymunk", "pygame": "pygame-ce"},
+    "mpe": {"mpe2": "mpe2"},
+    "demos": {"minari": "minari", "h5py": "h5py"},
+    "tensorboard": {"tensorboardX": "tensorboardX"},
+    "wandb": {"wandb": "wandb"},
+    "mlflow": {"mlflow": "mlflow-skinny"},
+    "trackio": {"trackio": "trackio"},
+    "onnx": {"onnx": "onnx", "onnxruntime": "onnxruntime"},
+    "video": {"imageio_ffmpeg": "imageio-ffmpeg"},
+    "hub": {"huggingface_hub": "huggingface_hub"},
+    "mcp": {"mcp": "mcp"},
+    "window": {"webview": "pywebview"},
+}
+# Modules that packages of an extra bring along, and that are imported here too.
+_BROUGHT_ALONG = {"starlette": "web", "anyio": "mcp", "tree": "rllib", "httpx2": "hub"}
 
 
 @cache
@@ -52,3 +83,15 @@ def load_plugin(group: Group, name: str) -> Any:
             f"The {_WORDS[group]} '{name}' needs the Python package '{error.name}', which is not installed. "
             f"Type: {install_line(error.name or name)}"
         ) from error
+
+
+def extra_of(module: str) -> str | None:
+    """Return the extra that installs this module."""
+    return next((extra for extra, modules in EXTRAS.items() if module in modules), _BROUGHT_ALONG.get(module))
+
+
+def install_line(module: str) -> str:
+    """Return the command that installs a module, or a package of it."""
+    name = module.partition(".")[0]
+    extra = extra_of(name)
+    return f"pip install 'mosaic-rl[{extra}]'" if extra else f"pip install {name}"

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 from mosaic.core.errors import unknown
-from mosaic.core.extras import EXTRAS
+from mosaic.core.plugins import EXTRAS
 
 
 class Finding(NamedTuple):

@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from mosaic.core.extras import EXTRAS
+from mosaic.core.plugins import EXTRAS
 from mosaic.ui import health
 from tests.docs.pages import ROOT
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mosaic.core.extras import extra_of
+from mosaic.core.plugins import extra_of
 from mosaic.ui.health import _REQUIRED
 from tests.docs.pages import ROOT
 

@@ -11,8 +11,8 @@ from gymnasium.error import DependencyNotInstalled
 from numpy.typing import NDArray
 
 from mosaic.core.errors import MissingExtraError
-from mosaic.core.extras import install_line
 from mosaic.core.ids import AgentID
+from mosaic.core.plugins import install_line
 from mosaic.core.turn import Action, Observation, Turn
 from mosaic.envs.adapters.upstream import keep_pygame
 from mosaic.envs.env import EnvFacts, EnvSpec

@@ -177,7 +177,7 @@ def _complain(text: str, code: int, as_json: bool) -> int:
 
 
 def _missing_text(error: ModuleNotFoundError) -> str:
-    from mosaic.core.extras import install_line
+    from mosaic.core.plugins import install_line
 
     name = (error.name or "").partition(".")[0]
     return f"This needs the Python package '{name}', which is not installed. Type: {install_line(name)}"
