@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from mosaic.core.compile_time import timer
 from mosaic.ui.cli import output as screen
 from mosaic.ui.cli import watching as following
 from mosaic.ui.cli.commands.train import _advise
@@ -145,6 +146,16 @@ def test_compiling_is_shown_until_training_begins_and_is_left_out_of_the_speed()
     view.add(iteration(300, 51))
     assert view.steps_per_s == 100
     assert "compiling" not in view.line()
+
+
+def test_a_command_says_on_a_terminal_that_it_compiles(mosaic, monkeypatch, capsys):
+    monkeypatch.setattr(timer, "on_first", None)
+    mosaic("--version")
+    assert timer.on_first is None
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    mosaic("--version")
+    timer.on_first()  # as the first function that is not in the cache does
+    assert capsys.readouterr().err == "Compiling machine code, once after an installation or upgrade …\n"
 
 
 def test_the_speed_counts_whole_iterations():
