@@ -58,3 +58,38 @@ def test_ctrl_c_ends_everything_and_is_told_once(tmp_path: Path) -> None:
         assert process.returncode == -signal.SIGINT
         assert errors.count("Traceback") == 1
         assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+UNGUARDED = """
+import mosaic
+
+class Anyone:
+    def key_of(self, agent, episode=0):
+        return mosaic.PolicyMapping.of({{"*": "random"}}).key_of(agent)
+
+    def check(self, agents):
+        pass
+
+print("from the top", flush=True)
+result = mosaic.evaluate("mosaic/gridworld", {mapping}, episodes=4, num_env_runners=2, max_steps=5)
+print(len(result.episode_results), "episodes")
+"""
+
+
+def run_unguarded(folder: Path, mapping: str) -> subprocess.CompletedProcess[str]:
+    path = folder / "unguarded.py"
+    path.write_text(UNGUARDED.format(mapping=mapping))
+    return subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
+
+
+def test_a_script_without_a_check_of_its_name_may_use_several_processes(tmp_path: Path) -> None:
+    """As may one that holds the lines of README.md and nothing else."""
+    done = run_unguarded(tmp_path, '{"*": "random"}')
+    assert (done.stdout, done.stderr, done.returncode) == ("from the top\n4 episodes\n", "", 0)
+
+
+def test_a_script_whose_own_class_goes_to_other_processes_runs_there_too(tmp_path: Path) -> None:
+    done = run_unguarded(tmp_path, "Anyone()")
+    assert done.returncode == 1
+    assert done.stdout.count("from the top") > 1
+    assert "call Mosaic below `if __name__ == '__main__':`" in done.stderr

@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnProcess
+from types import ModuleType
 
 _VARIABLE, _OURS = "PYTHONSAFEPATH", "mosaic"
 
@@ -18,10 +19,15 @@ class ChildProcess(SpawnProcess):
     """Spawned process that ignores Ctrl-C; its parent handles it and ends the child.
 
     Spawned, not forked: a fork would copy threads, engines and pictures in an inconsistent state.
+
+    `imports_script` is whether the child first runs the file that the user started, as `multiprocessing` does for
+    arguments that are defined there. Without a check of `__name__` in that file, everything in it would be done again.
     """
 
+    imports_script = True
+
     def start(self) -> None:
-        with _safe_path():
+        with _safe_path(), nullcontext() if self.imports_script else _script_hidden():
             resource_tracker.ensure_running()  # starting it would unblock the signal
             with _sigint_blocked():
                 super().start()
@@ -42,6 +48,17 @@ def _safe_path() -> Iterator[None]:
         yield
     finally:
         del os.environ[_VARIABLE]
+
+
+@contextmanager
+def _script_hidden() -> Iterator[None]:
+    """Take the place of the file that the user started: `multiprocessing` finds no file there to run in the child."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 @contextmanager

@@ -119,11 +119,13 @@ def _see_off(connection: Connection) -> None:
 def _started(plan: EvaluationPlan, count: int, screen: Screen | None) -> Iterator[dict[Connection, ChildProcess]]:
     """Start processes and stop them on exit: they finish normally if all work is done, and are killed otherwise."""
     processes: dict[Connection, ChildProcess] = {}
+    travelling = pickle.dumps((plan, screen))
     try:
         for number in range(count):
             ours, theirs = Pipe()
             shown = screen if number == 0 else None
             process = ChildProcess(target=_work, args=(plan, theirs, shown), name="mosaic-games")
+            process.imports_script = b"__main__" in travelling
             process.start()
             theirs.close()
             processes[ours] = process
