@@ -183,6 +183,28 @@ def test_a_factory_that_raises_is_shown_with_its_place(module):
         make_env(f"{module(refusing)}:make")
 
 
+def test_a_required_option_is_named(module):
+    name = module("def make(path, *, size, speed=1):\n    raise NotImplementedError\n")
+    with pytest.raises(InputError, match=r"Type: --set environment\.options\.size=VALUE$"):
+        make_env(f"{name}:make", path="here")
+    with pytest.raises(InputError, match=r"unexpected keyword argument 'sped'\. It takes: path, size, speed\.$"):
+        make_env(f"{name}:make", path="here", size=3, sped=2)
+
+
+def test_a_gymnasium_env_without_a_space_is_refused(module):
+    name = module(
+        "import gymnasium\n"
+        "class Bare(gymnasium.Env):\n    action_space = gymnasium.spaces.Discrete(2)\n"
+        "class Wrong(Bare):\n    observation_space = 4\n"
+    )
+    with pytest.raises(
+        InputError, match=r":Bare: its observation_space is missing\. Set it in the class or in __init__"
+    ):
+        make_env(f"{name}:Bare")
+    with pytest.raises(InputError, match=r":Wrong: its observation_space is of type int\."):
+        make_env(f"{name}:Wrong")
+
+
 def test_names_that_are_not_there(module):
     name = module(SOUND)
     with pytest.raises(UnknownNameError, match=r"There is no name in my_envs_\d+ named 'Lin'. Did you mean 'Line'\?"):

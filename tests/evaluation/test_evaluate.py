@@ -170,6 +170,45 @@ def test_what_is_no_mapping_is_refused() -> None:
         evaluate(TICTACTOE, "random")
     with pytest.raises(UnknownNameError, match=r"There is no policy named 'randon'\. Did you mean 'random'\?"):
         evaluate(TICTACTOE, {"*": "randon"}, num_env_runners=2)
+    anything: Any = min
+    with pytest.raises(InputError, match=r"does not give agents policies\. Give \{AGENT: POLICY\}"):
+        evaluate(TICTACTOE, anything)
+    with pytest.raises(InputError, match=r"is not the reference of a policy: give a text such as 'random'"):
+        mosaic.load_policy(anything, TICTACTOE)
+
+
+@pytest.mark.parametrize("num_env_runners", [1, 2])
+def test_functions_of_a_script_are_policies(num_env_runners: int) -> None:
+    cell = 4
+
+    def takes_the_middle(observation: Any, mask: Any) -> int:
+        return cell if mask[cell] else int(mask.argmax())
+
+    given = {"player_1": takes_the_middle, "player_2": lambda observation, mask: int(mask.argmax())}
+    found = evaluate(TICTACTOE, given, episodes=2, num_env_runners=num_env_runners)
+    assert {agent: summary.policy for agent, summary in found.agents.items()} == {
+        "player_1": "takes_the_middle",
+        "player_2": "<lambda>",
+    }
+    assert (found.distinct_games, found.reproducible) == (1, True)
+    assert found.agents["player_1"].draws == 2  # player_1 would win without the middle
+
+
+@pytest.mark.parametrize(
+    ("reference", "advice"),
+    [
+        ("solo.zip", "Type: sb3:solo.zip"),
+        ("net.onnx,sample=true", "Type: onnx:net.onnx,sample=true"),
+        ("mine.py:greedy", "Type: python:mine.py:greedy"),
+        ("mine.py", "Type: python:mine.py:NAME"),
+        ("mine:greedy", r"A function of your own is python:MODULE:NAME\."),
+        ("tests", "Type: checkpoint:tests or bundle:tests"),
+    ],
+)
+def test_a_file_without_its_kind_is_told_it(reference: str, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    with pytest.raises(UnknownNameError, match=f"There is no policy named .* {advice}$"):
+        evaluate(TICTACTOE, {"*": reference})
 
 
 @pytest.mark.parametrize("name", ["episodes", "num_env_runners", "max_steps"])

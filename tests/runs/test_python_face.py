@@ -185,7 +185,7 @@ def test_what_other_processes_need_is_stored(tmp_path):
     again = mosaic.make_env(stored_environment(wrapped, tmp_path))
     again.reset(0)
     assert again.step({"agent_0": 1}).rewards == {"agent_0": 7.0}
-    with pytest.raises(InputError, match=r"cannot be sent to the processes of a run: .* Give the class, or a function"):
+    with pytest.raises(InputError, match=r"cannot be sent to other processes: .* Give the class, or a function"):
         stored_environment(_Unpicklable(), tmp_path)
 
 

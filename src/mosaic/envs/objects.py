@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from hashlib import blake2b
 from pathlib import Path
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 Environment: TypeAlias = object
 """An id, a configuration, an Env, an env of Gymnasium or PettingZoo, or a class or function that makes one."""
 
-_STUB = """\"\"\"An environment of a script or notebook, kept for the runs that train in it.\"\"\"
+_STUB = """\"\"\"Code of a script or notebook, kept for the processes that need it.\"\"\"
 from pathlib import Path
 
 import cloudpickle
@@ -54,7 +53,7 @@ def registered_environment(env: EnvID | EnvironmentConfig) -> EnvironmentConfig:
 
 def env_from_object(given: object, options: dict[str, object]) -> Env:
     """Make an Env, in this process, of an env object or of a class or function that makes one."""
-    from mosaic.envs.adapters.user import adapt, drawing_options
+    from mosaic.envs.adapters.user import adapt, check_options, drawing_options
 
     facts = EnvFacts(EnvironmentConfig(family="python", env_id=_name_of(given), options=options))
     if isinstance(getattr(given, "spec", None), EnvSpec) and not isinstance(given, type):
@@ -64,10 +63,7 @@ def env_from_object(given: object, options: dict[str, object]) -> Env:
             raise InputError(f"Options {options} are for making an env, and {type(given).__name__} is one already.")
         return adapt(given, facts)
     drawing = drawing_options(given, options)
-    try:
-        inspect.signature(given).bind(**options, **drawing)
-    except TypeError as error:
-        raise InputError(f"{_name_of(given)} does not take these options {options}: {error}") from error
+    check_options(given, _name_of(given), {**options, **drawing}, options)
     return adapt(given(**options, **drawing), facts)
 
 
@@ -86,10 +82,16 @@ def stored_environment(env: Environment, home: Path, options: dict[str, object] 
         return spec.facts.config
     if spec is not None and _is_plain_gymnasium(env, spec):
         return EnvironmentConfig(family="gym", env_id=spec.id, options={**_kwargs(spec), **options})
-    reference = _module_reference(env)
-    if reference is None:
-        reference = _keep(env, home)
-    return EnvironmentConfig(env_id=reference, options=options)
+    advice = "Give the class, or a function that makes the env, instead of the object."
+    return EnvironmentConfig(env_id=stored_code(env, home, advice), options=options)
+
+
+def stored_code(given: object, home: Path, advice: str) -> str:
+    """Return the reference by which other processes load an object, storing it in `home` if no module has it.
+
+    `advice` is what the error says for an object that cannot be pickled.
+    """
+    return _module_reference(given) or _keep(given, home, advice)
 
 
 def _is_plain_gymnasium(env: object, spec: GymnasiumSpec) -> bool:
@@ -119,7 +121,7 @@ def _module_reference(given: object) -> str | None:
     return f"{PREFIX}{module}:{name}" if found is given else None
 
 
-def _keep(given: object, home: Path) -> str:
+def _keep(given: object, home: Path, advice: str) -> str:
     """Write the object below the store, once for each content, and return the reference that loads it."""
     import cloudpickle  # type: ignore[import-untyped]
 
@@ -132,8 +134,7 @@ def _keep(given: object, home: Path) -> str:
         written = cloudpickle.dumps(given if callable(given) else _Copies(given))
     except Exception as error:
         raise InputError(
-            f"This {type(given).__name__} cannot be sent to the processes of a run: {type(error).__name__}: {error}. "
-            "Give the class, or a function that makes the env, instead of the object."
+            f"This {type(given).__name__} cannot be sent to other processes: {type(error).__name__}: {error}. {advice}"
         ) from error
     folder = home / "code" / blake2b(written, digest_size=8).hexdigest()
     file = folder / f"{name}.py"

@@ -17,7 +17,7 @@ from mosaic.core.errors import InputError, check_keywords
 from mosaic.core.ids import AgentID, EnvID, Json, JsonObject, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
-from mosaic.envs.objects import Environment, is_described, stored_environment
+from mosaic.envs.objects import Environment, is_described, stored_code, stored_environment
 from mosaic.evaluation.reports import ReportedNumber, merged, summarise
 from mosaic.evaluation.results import EpisodeResult, csv_table
 from mosaic.evaluation.run_games import check_counts, distinct_seeds, most_steps, play_games
@@ -200,7 +200,8 @@ def evaluate(
     """Play every episode with its own seed; the number and order of processes do not change the result.
 
     `env` is an id, an env object, or a class or function that makes one. `mapping` gives agents (or patterns) policies:
-    references, the path of a saved table, or a TabularLearner.
+    references, the path of a saved table, a TabularLearner, or a function `f(observation, mask) -> action` or a factory
+    of controllers. A function that a script or notebook defines is pickled, and plays as it was then.
 
     `on_episode` is called with each result as it arrives, in any order. `camera` films the first episodes.
 
@@ -214,7 +215,7 @@ def evaluate(
     check_counts(episodes=episodes, num_env_runners=num_env_runners, max_steps=max_steps)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="mosaic-policies-")))
-        mapping, names = _with_saved_learners(mapping, folder)
+        mapping, names = _with_saved_objects(mapping, folder)
         add_code_of(mapping)
         if num_env_runners > 1 and not is_described(env):
             env = stored_environment(env, folder)
@@ -253,10 +254,10 @@ def evaluate(
     )
 
 
-def _with_saved_learners(
+def _with_saved_objects(
     mapping: AgentMapping | Mapping[str, object] | Sequence[str], folder: Path
 ) -> tuple[AgentMapping, dict[PolicyID, str]]:
-    """Save learners in `folder`; return a mapping of references and the display names of the saved learners."""
+    """Save learners and functions in `folder`; return a mapping of references and their display names."""
     if not isinstance(mapping, Mapping):
         return as_mapping(mapping), {}
     references, names = dict[str, PolicyID](), dict[PolicyID, str]()
@@ -267,10 +268,15 @@ def _with_saved_learners(
             path = folder / f"{number}.safetensors"
             save(path)
             references[pattern], names[str(path)] = str(path), type(policy).__name__
+        elif callable(policy):
+            advice = "Put the function into a module, and name it: python:MODULE:NAME."
+            references[pattern] = stored_code(policy, folder, advice)
+            names[references[pattern]] = getattr(policy, "__name__", type(policy).__name__)
         else:
             raise InputError(
                 f"{pattern}: a {type(policy).__name__} is not a policy. Give a reference such as 'random' or "
-                "'run:latest', a TabularLearner, or the path of a table that it saved."
+                "'run:latest', a function f(observation, mask) -> action, a TabularLearner, or the path of a table that "
+                "it saved."
             )
     return PolicyMapping.of(references), names
 
@@ -288,6 +294,11 @@ def as_mapping(mapping: AgentMapping | Mapping[str, PolicyID] | Sequence[str]) -
         return parse_mapping([mapping])
     if isinstance(mapping, Sequence):
         return parse_mapping(mapping)
+    if not hasattr(mapping, "key_of"):
+        raise InputError(
+            f"A {type(mapping).__name__} does not give agents policies. Give {{AGENT: POLICY}}: "
+            "{'player_0': 'random'}, or {'*': POLICY} for all agents."
+        )
     return mapping
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
 from mosaic.config.sections import EnvironmentConfig
+from mosaic.core.errors import InputError, unknown
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.plugins import load_plugin, plugins
 from mosaic.core.reference import Options, parse_options, split_reference
-from mosaic.core.user_code import add_code_folder
+from mosaic.core.user_code import PREFIX, add_code_folder
 from mosaic.envs.env import EnvSpec
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, PolicyKind, PolicyRequest
 from mosaic.policies.mapping import AgentMapping, ControllerKey, PolicyMapping
@@ -16,13 +18,33 @@ from mosaic.policies.mapping import AgentMapping, ControllerKey, PolicyMapping
 
 def parse_policy(reference: PolicyID) -> tuple[PolicyKind, Options]:
     """Return the kind and its checked options; nothing is started yet."""
+    if not isinstance(reference, str):
+        raise InputError(
+            f"A {type(reference).__name__} is not the reference of a policy: give a text such as 'random', "
+            "'run:latest' or 'python:MODULE:NAME'."
+        )
     name, text = split_reference(reference)
     if is_table_file(reference):
         # Named by its path, not by an entry point's name; learners are a layer below this package.
         table: PolicyKind = import_module("mosaic.learners.tabular.policy").kind
         return table, parse_options(reference, reference, table.options, table.first)
+    known = plugins("mosaic.policies")
+    if name not in known:
+        raise unknown("policy", name, known, _meant(reference, name))
     kind: PolicyKind = load_plugin("mosaic.policies", name)
     return kind, parse_options(reference, text, kind.options, kind.first)
+
+
+def _meant(reference: PolicyID, name: str) -> str:
+    """Return advice for a file or a function that is given without its kind; "" for anything else."""
+    path = reference.partition(",")[0]
+    if name.endswith(".py"):
+        return f"Type: {PREFIX}{reference}{'' if ':' in reference else ':NAME'}"
+    if path.endswith((".zip", ".onnx")):
+        return f"Type: {'onnx' if path.endswith('.onnx') else 'sb3'}:{reference}"
+    if Path(path).is_dir():
+        return f"Type: checkpoint:{reference} or bundle:{reference}"
+    return f"A function of your own is {PREFIX}MODULE:NAME." if ":" in reference else ""
 
 
 def is_table_file(reference: PolicyID) -> bool:

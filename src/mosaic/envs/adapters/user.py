@@ -29,14 +29,11 @@ def make_own(config: EnvironmentConfig) -> Env:
     draw_without_screen()
     factory = load_code(config.id)
     if not callable(factory):
-        raise InputError(f"{config.id} is a {type(factory).__name__}, not a function or class that makes an env.")
+        raise InputError(f"{config.id} is of type {type(factory).__name__}, not a function or class that makes an env.")
     options = dict(config.options)
     info_masks = bool(options.pop("info_masks", False))
     options |= drawing_options(factory, options)
-    try:
-        inspect.signature(factory).bind(**options)
-    except TypeError as error:
-        raise InputError(f"{config.id} does not take these options {config.options}: {error}") from error
+    check_options(factory, config.id, options, config.options)
     try:
         raw = factory(**options)
     except MosaicError:
@@ -47,6 +44,25 @@ def make_own(config: EnvironmentConfig) -> Env:
             "It comes from your own code, which creates the env: fix it there."
         ) from error
     return adapt(raw, EnvFacts(config), info_masks=info_masks)
+
+
+def check_options(
+    factory: Callable[..., object], name: str, options: Mapping[str, object], given: Mapping[str, object]
+) -> None:
+    """Raise InputError if a class or function does not take these options; the text shows those that were given."""
+    signature = inspect.signature(factory)
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+        known = [each for each in signature.parameters.values() if each.kind in named]
+        missing = [each.name for each in known if each.default is each.empty and each.name not in options]
+        advice = (
+            f"Type: {' '.join(f'--set environment.options.{each}=VALUE' for each in missing)}"
+            if missing
+            else f"It takes: {', '.join(each.name for each in known) or 'none'}."
+        )
+        raise InputError(f"{name} does not take these options {dict(given)}: {error}. {advice}") from error
 
 
 def drawing_options(factory: Callable[..., object], options: Mapping[str, object]) -> dict[str, object]:
@@ -103,6 +119,13 @@ def adapt(raw: object, facts: EnvFacts, *, info_masks: bool = False) -> Env:
     `metadata["incentives"]` and `metadata["shared_reward"]` are shown to users.
     """
     if isinstance(raw, gymnasium.Env):
+        for name in ("observation_space", "action_space"):
+            if not isinstance(space := getattr(raw, name, None), gymnasium.Space):
+                what = "is missing" if space is None else f"is of type {type(space).__name__}"
+                raise InputError(
+                    f"{facts.config.id}: its {name} {what}. Set it in the class or in __init__ to a space of "
+                    f"Gymnasium, for example {name} = gymnasium.spaces.Discrete(4)."
+                )
         return GymnasiumEnv(raw, facts, info_masks=info_masks)
     if isinstance(raw, ParallelEnv | AECEnv):
         said = getattr(raw, "metadata", {})
