@@ -203,14 +203,16 @@ def test_a_group_of_seeds_is_put_together(mosaic, runs_here):
     assert together["comparisons"] == []
 
 
-def test_a_seed_group_is_found_by_the_name_it_was_trained_with(mosaic, runs_here):
+def test_a_seed_group_is_found_by_the_name_it_was_trained_with(mosaic, runs_here, monkeypatch):
     toy = ["train", "gym/CartPole-v1", "--worker", "toy", "--steps", "100", "--json", "--seeds", "2"]
     mosaic(*toy, "--name", "first")
     found = json.loads(mosaic("runs", "compare", "first", "--json").out)
     assert [len(row["runs"]) for row in found["groups"]] == [2]
     assert len(json.loads(mosaic("runs", "compare", "first-1", "--json").out)["runs"]) == 1
     mosaic(*toy, "--name", "second", "--set", "telemetry.report_every_s=0.5")
+    monkeypatch.setenv("COLUMNS", "80")
     shown = mosaic("runs", "compare", "first", "second").out
+    assert shown.count("finished") == 4  # no word is broken
     assert "first − second" in shown
     lines = [line.split() for line in shown.splitlines()]
     assert ["setting", "first", "second"] in lines

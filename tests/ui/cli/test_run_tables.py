@@ -33,6 +33,23 @@ def test_long_names_stay_on_their_line(mosaic, monkeypatch, width):
     assert len(lines) < 10
 
 
+def test_an_env_of_a_long_path_leaves_the_table_a_table(mosaic, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "80")
+    folder = tmp_path / "a folder with a long name" / "and another one"
+    folder.mkdir(parents=True)
+    file = folder / "greenhouse.py"
+    file.write_text("from examples.envs import Corridor as GreenhouseWithWindows\n")
+    env = {"env_id": f"python:{file}:GreenhouseWithWindows"}
+    run = create(environment=env, training={"worker": "native"})
+    lines = mosaic("runs", "list").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    (line,) = [line for line in lines if run in line]
+    assert "queued" in line
+    shown = mosaic("runs", "show", run).out
+    assert f"{env['env_id']}: native" in shown.replace("\n", "")
+    assert "No checkpoint" in shown
+
+
 def test_a_run_shows_the_settings_that_differ_from_the_defaults(mosaic, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     training = {"worker": "native", "algorithm": "ppo", "preset": False, "params": {"gamma": 0.9, "n_epochs": 10}}

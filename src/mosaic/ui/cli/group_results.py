@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
 
+from mosaic.config.sections import join_id
 from mosaic.core.ids import Json
 from mosaic.store.index.summary import REWARD
 from mosaic.ui.cli.backend import BackendRun
@@ -276,7 +277,7 @@ def env_key(config: Mapping[str, Json]) -> str:
     environment = config.get("environment")
     if not isinstance(environment, Mapping):
         return ""
-    name = "/".join(str(part) for part in (environment.get("family"), environment.get("env_id")) if part)
+    name = join_id(str(environment.get("family") or ""), str(environment.get("env_id") or ""))
     options, wrappers = environment.get("options"), environment.get("wrappers")
     parts = [json.dumps(options, sort_keys=True)] if options else []
     given = wrappers if isinstance(wrappers, list | tuple) else ()

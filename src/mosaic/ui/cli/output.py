@@ -68,8 +68,8 @@ def print_table(
     out.print(table)
 
 
-def shorten(rows: Sequence[list[str]], columns: Sequence[str], least: Sequence[tuple[str, int]]) -> None:
-    """Shorten cells in their middle until a table of these rows fits the terminal.
+def shorten(rows: Sequence[list[str]], columns: Sequence[str], least: Sequence[tuple[str, int]]) -> bool:
+    """Shorten cells in their middle until a table of these rows fits the terminal; return whether it does.
 
     `least` names columns that may lose letters, and how many must stay: the second loses some only where it is not
     enough that the first has lost all it may, and so on. Where nothing helps, the cells stay as they are.
@@ -80,9 +80,10 @@ def shorten(rows: Sequence[list[str]], columns: Sequence[str], least: Sequence[t
         over = sum(wanted.values()) + 2 * len(columns) - out.width
         wanted[column] -= max(0, min(over, wanted[column] - max(letters, len(column))))
     if sum(wanted.values()) + 2 * len(columns) > out.width:
-        return
+        return False
     for row in rows:
         row[:] = [middle_out(cell, wanted[column]) for column, cell in zip(columns, row, strict=True)]
+    return True
 
 
 def middle_out(text: str, letters: int) -> str:

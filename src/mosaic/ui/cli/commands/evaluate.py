@@ -265,6 +265,6 @@ def _show_tournament(result: Tournament) -> None:
         tally = result.pair(first, second)
         shown = interval(tally.score.mean, tally.score.ci95)
         pairs.append([first, second, tally.wins, tally.draws, tally.losses, shown])
-    columns = ["first agent", "second agent", "won", "drawn", "lost", "score of the first (95 %)"]
-    print_table("Pairs", columns, pairs, columns[2:])
+    columns = ["first agent", "second agent", "won", "drawn", "lost", "score (95 %)"]
+    print_table("Pairs, results of the first agent", columns, pairs, columns[2:])
     _show_reports({policy: result.reports(policy) for policy in result.policies})

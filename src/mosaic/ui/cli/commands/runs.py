@@ -54,7 +54,7 @@ def list_(
         [
             row.run_id,
             str(row.state),
-            row.env if wide else row.env.partition("/")[2] or row.env,
+            row.env if wide else row.env.removeprefix("python:").rpartition("/")[2] or row.env,
             f"{row.env_steps or 0:,}" if wide else short(row.env_steps or 0),
             "–" if row.episode_reward_mean is None else f"{row.episode_reward_mean:.4g}",
             *([f"{row.worker or '–'} {row.algorithm or ''}"] if wide else []),
@@ -63,7 +63,11 @@ def list_(
         for row in rows
     ]
     columns = ["run", "state", "env", "steps", "reward", *(["worker"] if wide else []), *(["name"] if named else [])]
-    shorten(cells, columns, [("name", 16), ("env", 6), ("name", 8)] if named else [("env", 6)])
+    fits = shorten(cells, columns, [("name", 16), ("env", 6), ("name", 8)] if named else [("env", 6)])
+    if not fits and not wide:  # the id says which env it is
+        cells = [[*row[:2], *row[3:]] for row in cells]
+        columns.remove("env")
+        shorten(cells, columns, [("name", 8)] if named else [])
     print_table("1 run" if len(cells) == 1 else f"{len(cells)} runs", columns, cells, ["steps", "reward"], whole=5)
     if not cells:
         note("Start one: mosaic train ENV --worker WORKER")
@@ -115,7 +119,10 @@ def show(
     if own := own_metrics(last):
         print_table("Own metrics in the last report", ["policy", "metric", "value"], own, ["value"])
     points = [[f"{c.env_steps:,}", _why_best(c) if c.best else "", c.path] for c in details.checkpoints]
-    print_table("Checkpoints", ["env steps", "", "folder"], points, ["env steps"])
+    if points:
+        print_table("Checkpoints", ["env steps", "", "folder"], points, ["env steps"])
+    else:
+        out.print("No checkpoint")
     for event in details.last_evaluation:
         print_table(evaluation_title(event), EVALUATION_COLUMNS, evaluation_rows(event))
     _print_settings(details)
@@ -123,13 +130,15 @@ def show(
 
 def _print_settings(details: RunDetails) -> None:
     """Print what the run trains and its settings that differ from the defaults; the rest would be a hundred lines."""
+    from mosaic.config.sections import join_id
     from mosaic.core.errors import InputError
     from mosaic.ui.cli.output import note, out, print_table
     from mosaic.ui.cli.setting_layers import changed_settings
 
     environment, training = details.config["environment"], details.config["training"]
     method = [training["worker"], training["algorithm"], details.config["policy_configuration"]]
-    out.print(f"{environment['family']}/{environment['env_id']}: {', '.join(filter(None, method))}", markup=False)
+    env = join_id(environment["family"], environment["env_id"])
+    out.print(f"{env}: {', '.join(filter(None, method))}", markup=False)
     try:
         changed = changed_settings(details.config)
     except InputError as error:
@@ -231,14 +240,14 @@ def compare(
             }
         )
         return
-    figures = {"env_steps": "env_steps", "episode_reward_mean": "episode_reward_mean"}
+    figures = {"env_steps": "steps", "episode_reward_mean": "reward"}
     measures = {details.measure for details in shown} - set(figures)
     if measures:
         figures["score"] = measure_name(min(measures)) if len(measures) == 1 else "score"
     rows = [
         [row["run_id"], row["name"] or "–", row["state"], *(_figure(row[name]) for name in figures)] for row in results
     ]
-    print_table("Results", ["run_id", "name", "state", *figures.values()], rows, [*figures.values()])
+    print_table("Results", ["run", "name", "state", *figures.values()], rows, [*figures.values()], whole=3)
     labels = group_labels(together)
     if len(made) < len(shown):  # one column per group: its runs differ only in their seeds
         differing = differences([group.config for group in made])

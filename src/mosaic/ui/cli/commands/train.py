@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -242,10 +242,23 @@ def _foreground(submit: Callable[[], Sequence[BackendRun]], json: bool) -> None:
         if len(started) > 1:
             groups = make_groups(started, [run.show() for run in started], [""] * len(started))
             show_groups([group.document() for group in groups], [])
-    for document in results:
+    for run, document in zip(started, results, strict=True):
         if document["state"] in ("failed", "lost"):
             reason = (document["reason"] or "see its log").rstrip(".")
+            environment = run.show().config["environment"]
+            check = f". To check your env: {_check_command(environment)}" if environment["family"] == "python" else ""
             raise MosaicError(
                 f"The run {document['run_id']} {document['state']}: {reason}. "
-                f"Type: mosaic runs show {document['run_id']}"
+                f"Type: mosaic runs log {document['run_id']}{check}"
             )
+
+
+def _check_command(environment: Mapping[str, Any]) -> str:
+    """Return the command that checks an env with its options."""
+    from json import dumps
+    from shlex import join
+
+    from mosaic.config.sections import join_id
+
+    settings = [f"--set=environment.options.{key}={dumps(value)}" for key, value in environment["options"].items()]
+    return join(["mosaic", "check", join_id(environment["family"], environment["env_id"]), *settings])
