@@ -48,6 +48,9 @@ def test_versions_are_numbers():
         ),
         ("build/game.x86_64", r"no environment family named 'build'\..* A game of Godot is godot/PATH\."),
         ("tictactoes", r"There is no environment named 'tictactoes'.*Type: mosaic envs"),
+        ("my_envs:Maze", r"There is no environment named 'my_envs:Maze'.* Your own env is python:my_envs:Maze\.$"),
+        ("envs/my.py:Maze", r"no environment family named 'envs'.* Your own env is python:envs/my\.py:Maze\.$"),
+        ("my_envs.py", r"Your own env is python:my_envs\.py:NAME, with the name of a class or function of the file\.$"),
     ],
 )
 def test_an_unknown_name_says_what_is_known(asked, message):

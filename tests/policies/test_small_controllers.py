@@ -10,7 +10,7 @@ from mosaic import load_policy, make_env
 from mosaic.core.errors import InputError
 from mosaic.core.turn import Turn
 from mosaic.envs.env import EnvFacts, EnvSpec
-from mosaic.policies.human import HumanPolicyController, parse_action
+from mosaic.policies.human import HumanPolicyController, choices, parse_action
 from mosaic.policies.random import RandomPolicyController
 from mosaic.policies.registry import is_reproducible
 
@@ -152,6 +152,23 @@ def test_typed_boxes():
     assert action.tolist() == [0.5, -1.0]
     with pytest.raises(ValueError, match="cannot be typed"):
         parse_action(spaces.Dict({"a": spaces.Discrete(2)}), "1")
+
+
+@pytest.mark.parametrize(
+    ("space", "asked", "typed", "refused"),
+    [
+        (spaces.Box(-0.2, 0.2, (1,)), "1 number from -0.2 to 0.2", "[0.2]", ("5", "0.1 0.1", "left", "")),
+        (spaces.Box(np.float32([-1, 0]), np.float32([1, 9])), "2 numbers: -1 to 1, 0 to 9", "(1, 9)", ("1 10",)),
+        (spaces.MultiDiscrete([3, 2]), "2 numbers: 0 to 2, 0 to 1", "2 1", ("2 2", "0.5 1", "1")),
+        (spaces.MultiBinary(3), "3 numbers from 0 to 1", "[0 1 1]", ("0 1 2", "0 1")),
+    ],
+)
+def test_numbers_are_typed_within_their_bounds(space, asked, typed, refused):
+    assert choices(space, None) == asked
+    assert space.contains(parse_action(space, typed))
+    for text in refused:
+        with pytest.raises(ValueError, match=f"^type {asked}$"):
+            parse_action(space, text)
 
 
 def test_human_without_a_terminal_says_what_to_do(monkeypatch):

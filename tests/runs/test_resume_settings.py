@@ -137,6 +137,8 @@ def test_a_finished_run_is_extended(trainer: Trainer, runs_here: None) -> None:
     assert run.wait(60) is State.FINISHED
     assert run.summary().env_steps == 900
     assert [event["env_steps"] for event in run.events() if event["kind"] == "iteration"] == list(range(100, 1000, 100))
+    with pytest.raises(InputError, match=r"its total_timesteps is 800 and it has reached 900\."):
+        run.resume(settings=["training.total_timesteps=800"])
     expected = {"training.total_timesteps": [500, 900], "training.params.noise": [1.0, 0.5]}
     (changed,) = [event for event in run.events() if event["kind"] == "config_changed"]
     assert (changed["attempt"], changed["changes"]) == (2, expected)

@@ -21,7 +21,8 @@ class Compilation(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"compiling machine code ({self.functions} functions, {self.seconds:.0f} s so far); "
+            f"compiling machine code ({self.functions} function{'' if self.functions == 1 else 's'}, "
+            f"{self.seconds:.0f} s so far); "
             "later runs find it in the cache"
         )
 

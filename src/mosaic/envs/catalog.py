@@ -11,6 +11,7 @@ from mosaic.config.sections import EnvironmentConfig, Incentives, split_id
 from mosaic.core.errors import InputError, MosaicError, nearest, unknown
 from mosaic.core.ids import AgentID, EnvID
 from mosaic.core.plugins import load_plugin, plugins
+from mosaic.core.user_code import PREFIX
 from mosaic.envs.env import Env
 from mosaic.envs.family import EnvEntry, EnvFamily, split_version
 from mosaic.envs.objects import Environment, env_from_object, is_described, registered_environment
@@ -49,7 +50,8 @@ def _make(config: EnvironmentConfig) -> Env:
         raise _without_family(config.env_id)
     if config.family not in plugins("mosaic.envs"):
         known = [*plugins("mosaic.envs"), "python"]
-        raise unknown("environment family", config.family, known, "Type: mosaic envs. A game of Godot is godot/PATH.")
+        advice = _own(config.id) or "Type: mosaic envs. A game of Godot is godot/PATH."
+        raise unknown("environment family", config.family, known, advice)
     return load_family(config.family).make(config)
 
 
@@ -91,7 +93,14 @@ def _without_family(name: str) -> InputError:
     """Return the error for an id without its family, naming the families that have it."""
     if same := _ids_with(name):
         return InputError(f"'{name}' needs its family: type {' or '.join(same)}.")
-    return unknown("environment", name, [entry.id for entry in entries()], "Type: mosaic envs")
+    return unknown("environment", name, [entry.id for entry in entries()], _own(name) or "Type: mosaic envs")
+
+
+def _own(name: str) -> str:
+    """Return how to name an env of the user's own, for a name that looks like a file or MODULE:NAME; "" for others."""
+    if name.endswith(".py"):
+        return f"Your own env is {PREFIX}{name}:NAME, with the name of a class or function of the file."
+    return f"Your own env is {PREFIX}{name}." if ":" in name else ""
 
 
 @dataclass(frozen=True, slots=True)

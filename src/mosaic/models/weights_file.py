@@ -111,8 +111,9 @@ def check_finite(weights: NDArray[Any], what: str, error: type[MosaicError] = No
     if weights.dtype.kind == "f" and not np.isfinite(weights).all():
         count = int(weights.size - np.isfinite(weights).sum())
         raise error(
-            f"{what} are not finite: {count:,} of {weights.size:,} are NaN or infinite. Training has diverged; "
-            "resume an earlier checkpoint or train again with a smaller learning_rate."
+            f"{what} are not finite: {count:,} of {weights.size:,} are NaN or infinite. Training has diverged, or "
+            "an observation or a reward of the env was not finite, which mosaic check ENV finds; resume an earlier "
+            "checkpoint or train again with a smaller learning_rate."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 
@@ -17,6 +18,8 @@ from mosaic.envs.action_names import action_names
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.spaces import legal_text, objection
 from mosaic.policies.controller import PolicyController, PolicyKind, PolicyRequest
+
+_SEPARATORS = re.compile(r"[\[\](),]")
 
 
 class HumanPolicyController:
@@ -57,20 +60,47 @@ def choices(space: Space[object], mask: Mask | None) -> str:
     if isinstance(space, spaces.Discrete):
         low = int(space.start)
         return legal_text(mask, low) if mask is not None else f"{low} to {low + int(space.n) - 1}"
-    if isinstance(space, spaces.Box):
-        return f"{int(np.prod(space.shape))} numbers"
-    return str(space)
+    ranges = _ranges(space)
+    if not ranges:
+        return str(space)
+    count = "1 number" if len(ranges) == 1 else f"{len(ranges)} numbers"
+    if len({*ranges}) == 1:
+        return f"{count} from {ranges[0]}"
+    return f"{count}: {', '.join(ranges)}" if len(ranges) <= 6 else count
+
+
+def _ranges(space: Space[object]) -> list[str]:
+    """Return "LOW to HIGH" for each number of an action; none for spaces whose actions are not rows of numbers."""
+    match space:
+        case spaces.Box():
+            bounds = zip(space.low.ravel().tolist(), space.high.ravel().tolist(), strict=True)
+            return [f"{low:.6g} to {high:.6g}" for low, high in bounds]
+        case spaces.MultiDiscrete(nvec=nvec, start=start):
+            return [
+                f"{low} to {low + n - 1}" for n, low in zip(nvec.ravel().tolist(), start.ravel().tolist(), strict=True)
+            ]
+        case spaces.MultiBinary():
+            return ["0 to 1"] * int(np.prod(space.shape))
+    return []
 
 
 def parse_action(space: Space[object], text: str) -> Action:
-    """Parse a typed action: one integer, or numbers separated by blanks or commas."""
-    words = text.replace(",", " ").split()
+    """Parse a typed action: one integer, or numbers separated by blanks or commas, also in brackets."""
+    words = _SEPARATORS.sub(" ", text).split()
     if isinstance(space, spaces.Discrete):
         if len(words) != 1 or not words[0].lstrip("-").isdecimal():
             raise ValueError("type one of those in brackets")
         return int(words[0])
     if isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
-        return np.array([float(word) for word in words]).astype(space.dtype).reshape(space.shape)
+        try:
+            numbers = np.array([float(word) for word in words]).reshape(space.shape)
+            action = numbers.astype(space.dtype)
+        except ValueError:
+            raise ValueError(f"type {choices(space, None)}") from None
+        whole = action.dtype.kind == "f" or bool((action == numbers).all())
+        if not whole or not space.contains(action):
+            raise ValueError(f"type {choices(space, None)}")
+        return action
     raise ValueError(f"actions of {space} cannot be typed")
 
 

@@ -107,9 +107,13 @@ def _check_extended(folder: RunFolder, config: RunConfig) -> None:
         if limit is not None and is_number(reached) and reached >= limit:
             option = {"total_timesteps": "--steps ", "episodes": "--episodes "}.get(name, "--set training.stop_reward=")
             raise InputError(
-                f"The run {folder.run_id} is finished: its {name} is {limit:g} and it has reached {reached:g}. "
-                f"Continue it with a higher one: {option}N"
+                f"The run {folder.run_id} is finished: its {name} is {_figure(limit)} and it has reached "
+                f"{_figure(reached)}. Continue it with a higher one: {option}N"
             )
+
+
+def _figure(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
 
 
 def _refuse_other_shapes(stored: RunConfig, resolved: RunConfig) -> None:

@@ -118,7 +118,7 @@ def _finish(run: Run, callbacks: tuple[Callback, ...]) -> Run:
         raise
     if state in (State.FAILED, State.LOST):
         raise RunFailedError(
-            f"The run {run.id} {state}: {run.reason or 'see its log'}. Its log: mosaic runs log {run.id}"
+            f"The run {run.id} {state}: {(run.reason or 'see its log').rstrip('.')}. Its log: mosaic runs log {run.id}"
         )
     return run
 

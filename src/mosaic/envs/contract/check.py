@@ -20,6 +20,7 @@ from mosaic.envs.env import Env, EnvSpec
 _NAMES = (
     "spec", "possible_agents", "agents", "observation_spaces", "action_spaces", "reset", "step", "render", "close",
 )  # fmt: skip
+_ELSE = "; an Env of Mosaic's own protocol that cannot do so sets reproducible=False in EnvFacts"
 
 
 def check_face(env: Any) -> Env:
@@ -102,7 +103,7 @@ def check_same(recorded: CheckedEpisode, digests: Sequence[int], env: Env, when:
                 CheckPosition(env.spec.env_id, recorded.seed, step),
                 f"the same seed and actions give a different Turn {when}",
                 "the same seed gives bit-identical Turns",
-                f"{advice}; an env that cannot do so sets reproducible=False in EnvFacts",
+                f"{advice}{_ELSE}",
             )
 
 
@@ -113,7 +114,7 @@ def check_same_stream(recorded: CheckedEpisode, other: CheckedEpisode, env: Env)
             CheckPosition(env.spec.env_id),
             f"reset() after reset({recorded.seed}) does not always give the same episode",
             "reset without a seed continues the env's own random stream, so that one seed determines all that follows",
-            "keep the generator that reset(seed) seeded; an env that cannot do so sets reproducible=False in EnvFacts",
+            f"keep the generator that reset(seed) seeded, and make another only where a seed is given{_ELSE}",
         )
 
 
@@ -161,7 +162,7 @@ def _check_repeats(recorded: CheckedEpisode, used: CheckedEnv, make: Callable[[]
         other = record(fresh, recorded.seed, steps)
     finally:
         fresh.close()
-    advice = "draw all random numbers from generators that reset(seed) seeds"
+    advice = "draw all random numbers from generators that reset(seed) seeds (Gymnasium: self.np_random)"
     check_same(recorded, other.digests, used.env, "on another instance", advice)
     again = record(used, recorded.seed, steps)
     advice = "let reset(seed) reset all state left from earlier episodes"

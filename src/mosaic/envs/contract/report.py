@@ -136,5 +136,5 @@ def blamed(place: CheckPosition, call: str) -> Iterator[None]:
             place,
             f"{call} raised {type(error).__name__}: {str(error).rstrip('.')}",
             "reset, every legal step, render and close work",
-            "follow the traceback of the cause",
+            "follow the traceback of the cause (mosaic check shows it with --debug)",
         ) from error
