@@ -29,7 +29,7 @@ def make_own(config: EnvironmentConfig) -> Env:
     draw_without_screen()
     factory = load_code(config.id)
     if not callable(factory):
-        raise InputError(f"{config.id} is of type {type(factory).__name__}, not a function or class that makes an env.")
+        raise InputError(f"{config.id} is a {type(factory).__name__}, not a function or class that makes an env.")
     options = dict(config.options)
     info_masks = bool(options.pop("info_masks", False))
     options |= drawing_options(factory, options)
