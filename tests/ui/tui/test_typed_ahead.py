@@ -131,4 +131,20 @@ async def test_a_key_that_was_handled_after_the_end_of_the_app_does_no_harm():
     forwarded = []
     order = KeyOrder(app_on(), forwarded.append)  # an app that does not run has no screens, as at its end
     order.passed()
+    assert not order.admit(Key("t", "t"))
+    await app_on()._forward_key(Key("t", "t"))
     assert not forwarded
+
+
+async def test_a_long_list_takes_what_it_does_not_contain_where_that_is_allowed():
+    app = app_on()
+    said = []
+    known = [f"classic/game_{number}" for number in range(20)]
+    async with app.run_test(size=(80, 24)) as pilot:
+        for free, typed in ((True, "python:my.py:Maze"), (True, "game_7"), (False, "python")):
+            app.push_screen(Choose("Environment", known, free=free), said.append)
+            await until(pilot, "Environment", "classic/game_3")
+            await pilot.press(*typed, "enter")
+            await pilot.pause()
+        await until(pilot, "Nothing matches.")
+        assert said == ["python:my.py:Maze", "classic/game_7"]

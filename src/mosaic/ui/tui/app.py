@@ -105,6 +105,8 @@ class MosaicTui(App[None]):
             await self._forward_key(event)
 
     async def _forward_key(self, key: Key) -> None:
+        if not self.screen_stack:
+            return  # the app has ended since the key was typed
         target = self.focused or self.screen
         await super().on_event(key)
         self._keys.follow(target)

@@ -32,6 +32,8 @@ class KeyOrder:
 
     def admit(self, key: Key) -> bool:
         """Return whether a key is forwarded now; if not, it is forwarded when its turn comes."""
+        if not self._app.screen_stack:
+            return False  # the app has ended meanwhile
         if self._holds and key.key == "escape":
             self._holds.clear()
             self._waiting.clear()
@@ -88,6 +90,6 @@ class KeyOrder:
 
     def _open(self) -> None:
         self._screen = self._handling = None
-        if self._waiting and not self._holds:
+        if self._waiting and not self._holds and self._app.screen_stack:
             self._begin()
             self._app.call_next(self._forward, self._waiting.popleft())

@@ -46,12 +46,14 @@ def _choose_env(tab: PlayTab, rows: list[EnvRow]) -> None:
             _type_env(tab, current)
         elif label == _FILE:
             browse(tab, "game", lambda path: _type_env(tab, reference_of("game", path)))
+        elif label is not None and label not in labels:
+            tab.look(label)
         elif label is not None and labels[label].installed:
             tab.look(labels[label].id)
         elif label is not None:
             tab.shell.say(f"{labels[label].id} is not installed. Type: {labels[label].install}", "warning")
 
-    tab.app.push_screen(Choose("Environment", [*labels, _FILE, _OTHER], current), chosen)
+    tab.app.push_screen(Choose("Environment", [*labels, _FILE, _OTHER], current, free=True), chosen)
 
 
 def _type_env(tab: PlayTab, first: str) -> None:
@@ -78,10 +80,12 @@ def choose_policy(
             type_it(current)
         elif label == _FILE:
             browse(tab, "checkpoint", lambda path: type_it(reference_of("checkpoint", path)))
+        elif label is not None and label not in (*more, *offers) and problem_of_policy(label):
+            type_it(label)
         elif label is not None:
             take(label)
 
-    tab.app.push_screen(Choose(title, [*more, *offers, _FILE, _OTHER], current), chosen)
+    tab.app.push_screen(Choose(title, [*more, *offers, _FILE, _OTHER], current, free=True), chosen)
 
 
 def _set_policy(tab: PlayTab, key: str, policy: str) -> None:

@@ -30,6 +30,8 @@ def ask_for_env(tab: AppTab, current: str, take: Callable[[str | None], None]) -
         def chosen(label: str | None) -> None:
             if label == OTHER:
                 take(None)
+            elif label is not None and label not in labels:
+                take(label)
             elif label is not None:
                 entry = known[labels[label]]
                 if entry.installed:
@@ -37,7 +39,7 @@ def ask_for_env(tab: AppTab, current: str, take: Callable[[str | None], None]) -
                 else:
                     tab.shell.say(f"{entry.id} is not installed. Type: {entry.install}", "warning")
 
-        tab.app.push_screen(Choose("Environment", [*labels, OTHER], current), chosen)
+        tab.app.push_screen(Choose("Environment", [*labels, OTHER], current, free=True), chosen)
 
     tab.shell.prepare(tab.backend.catalog.envs, choose)
 

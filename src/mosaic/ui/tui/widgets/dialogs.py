@@ -147,7 +147,10 @@ class FieldEditor(ModalScreen[str | None]):
 
 
 class Choose(ModalScreen[str | None]):
-    """List of choices; typing narrows a long one, and goes to an entry of a short one."""
+    """List of choices; typing narrows a long one, and goes to an entry of a short one.
+
+    With `free`, a text that no entry of a long list contains is itself a choice.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel"),
@@ -155,9 +158,9 @@ class Choose(ModalScreen[str | None]):
     ]
     _LONG = 12
 
-    def __init__(self, title: str, choices: Sequence[str], chosen: str = "") -> None:
+    def __init__(self, title: str, choices: Sequence[str], chosen: str = "", *, free: bool = False) -> None:
         super().__init__()
-        self._title, self._choices, self._chosen = title, list(choices), chosen
+        self._title, self._choices, self._chosen, self._free = title, list(choices), chosen, free
         self._typed = ""
 
     def compose(self) -> ComposeResult:
@@ -188,7 +191,10 @@ class Choose(ModalScreen[str | None]):
         words = event.value.lower().split()
         options = self.query_one(OptionList)
         options.clear_options()
-        options.add_options([_option(text) for text in self._choices if all(word in text.lower() for word in words)])
+        found = [text for text in self._choices if all(word in text.lower() for word in words)]
+        if not found and self._free:
+            found = [event.value.strip()]
+        options.add_options(map(_option, found))
         options.highlighted = 0 if options.option_count else None
         self.query_one(".keys", Static).update(_CHOOSING if options.option_count else "Nothing matches.")
 
