@@ -93,3 +93,25 @@ def test_wrong_code_references_say_why(tmp_path, monkeypatch, reference, text):
     with pytest.raises(InputError) as caught:
         load_code(reference)
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        ("evaluate('mosaic/gridworld', {'*': 'random'}, episodes=2, num_env_runners=2)", "processes"),
+        ("train('mosaic/gridworld', worker='toy', total_timesteps=10)", "a run"),
+        ("train('mosaic/gridworld', worker='toy', total_timesteps=10, seeds=2)", "a run"),
+    ],
+)
+def test_a_file_that_trains_or_evaluates_is_not_imported_by_its_own_processes(tmp_path, monkeypatch, call, what):
+    """Each of them would start as many again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MOSAIC_HOME", str(tmp_path))
+    (tmp_path / "experiment.py").write_text(f"import mosaic\nclass Mine: pass\nmosaic.{call}\n")
+    with pytest.raises(InputError) as caught:
+        load_code("python:experiment.py:Mine")
+    assert str(caught.value) == (
+        f"'python:experiment.py:Mine': experiment.py starts {what} while it is imported. "
+        "Put the call below `if __name__ == '__main__':`, or into a file of its own."
+    )
+    assert not list(tmp_path.glob("runs/*"))

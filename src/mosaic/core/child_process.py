@@ -12,6 +12,8 @@ from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnProcess
 from types import ModuleType
 
+from mosaic.core.user_code import check_not_imported
+
 _VARIABLE, _OURS = "PYTHONSAFEPATH", "mosaic"
 
 
@@ -27,6 +29,7 @@ class ChildProcess(SpawnProcess):
     imports_script = True
 
     def start(self) -> None:
+        check_not_imported("processes")
         with _safe_path(), nullcontext() if self.imports_script else _script_hidden():
             resource_tracker.ensure_running()  # starting it would unblock the signal
             with _sigint_blocked():

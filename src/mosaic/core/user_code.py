@@ -25,6 +25,7 @@ PREFIX = "python:"
 REFUSED = "MOSAIC_CODE_REFUSED"  # environment variable: why this process and its children do not load code
 FOLDERS = "MOSAIC_CODE_FOLDERS"  # environment variable: further module folders, for child processes
 _refused: ContextVar[str] = ContextVar("code_refused", default="")
+_imported: ContextVar[str] = ContextVar("code_imported", default="")  # the module or file that is imported now
 
 
 @contextmanager
@@ -44,6 +45,15 @@ def check_code_allowed(what: str) -> None:
         raise TrustError(f"'{what}' is not loaded: {why}")
 
 
+def check_not_imported(what: str) -> None:
+    """Raise InputError where imported code starts `what`, whose processes would import it and start more without end."""
+    if source := _imported.get():
+        raise InputError(
+            f"{source} starts {what} while it is imported. Put the call below `if __name__ == '__main__':`, or into a "
+            "file of its own."
+        )
+
+
 def load_code(reference: str) -> Any:
     """Return the object that `python:module:name` or `python:path/file.py:name` names.
 
@@ -61,8 +71,11 @@ def load_code(reference: str) -> Any:
     folders = [os.getcwd(), *_code_folders()]
     sys.path[:0] = [folder for folder in folders[:1] if folder not in sys.path]
     sys.path += [folder for folder in folders[1:] if folder not in sys.path]
+    token = _imported.set(source)
     try:
         value: object = _load_file(Path(source)) if source.endswith(".py") else importlib.import_module(source)
+    except InputError as error:
+        raise InputError(f"'{reference}': {error}") from error
     except FileNotFoundError as error:
         if error.filename != source:
             raise _failed(reference, source, error) from error
@@ -80,6 +93,8 @@ def load_code(reference: str) -> Any:
         ) from error
     except (Exception, SystemExit) as error:
         raise _failed(reference, source, error) from error
+    finally:
+        _imported.reset(token)
     for part in attribute.split("."):
         if not hasattr(value, part):
             raise unknown(f"name in {source}", part, (n for n in dir(value) if not n.startswith("_")))

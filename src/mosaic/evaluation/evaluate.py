@@ -275,8 +275,8 @@ def _with_saved_objects(
         else:
             raise InputError(
                 f"{pattern}: a {type(policy).__name__} is not a policy. Give a reference such as 'random' or "
-                "'run:latest', a function f(observation, mask) -> action, a TabularLearner, or the path of a table that "
-                "it saved."
+                "'run:latest', a function f(observation, mask) -> action, a TabularLearner, or the path of a table "
+                "that it saved."
             )
     return PolicyMapping.of(references), names
 

@@ -15,6 +15,7 @@ from mosaic.config.run import RunConfig
 from mosaic.core.errors import InputError, unknown
 from mosaic.core.reference import parse_options, split_reference, without_search
 from mosaic.core.seeding import child_seed
+from mosaic.core.user_code import check_not_imported
 from mosaic.runs.launch import RunAliveError
 from mosaic.runs.run import Run
 from mosaic.store.archives.trust import require_trust_in_file, require_trust_to_play
@@ -132,6 +133,7 @@ class Trainer:
 
     def submit(self, config: Asked | ResolvedConfig, *, start: bool = True, group: str | None = None) -> Run:
         """Create a run from a configuration, a document, or a file with one; submitting twice creates two runs."""
+        check_not_imported("a run")
         resolved = config if isinstance(config, ResolvedConfig) else resolve(read_config(config))
         self.check(resolved)
         return self._create(resolved, group or "", start)
@@ -144,6 +146,7 @@ class Trainer:
 
     def submit_group(self, config: Asked | ResolvedConfig, seeds: int, *, start: bool = True) -> list[Run]:
         """Create runs that differ only in the seed, so that their curves can be aggregated."""
+        check_not_imported("a run")
         asked = config.asked if isinstance(config, ResolvedConfig) else read_config(config)
         group, members = group_members(asked, seeds)
         if asked.environment.family == "external" and seeds > 1:
