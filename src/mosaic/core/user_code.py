@@ -46,7 +46,7 @@ def check_code_allowed(what: str) -> None:
 
 
 def check_not_imported(what: str) -> None:
-    """Raise InputError where imported code starts `what`, whose processes would import it and start more without end."""
+    """Raise InputError where imported code starts `what`; its processes would import that code and start more."""
     if source := _imported.get():
         raise InputError(
             f"{source} starts {what} while it is imported. Put the call below `if __name__ == '__main__':`, or into a "
