@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypedDict
 
 from mosaic.config.sections import join_id
 from mosaic.core.ids import Json
@@ -110,8 +110,6 @@ def shared_name(names: Sequence[str]) -> str:
 
 def runs_asked_for(asked: Sequence[str], rows: Sequence[RunRow]) -> list[str]:
     """Replace each seed group, given by its id or by the --name that it was trained with, by the ids of its runs."""
-    from mosaic.core.errors import InputError
-
     groups: dict[str, list[RunRow]] = {}
     for row in sorted(rows, key=lambda row: row.run_id):
         if row.group:
@@ -119,16 +117,34 @@ def runs_asked_for(asked: Sequence[str], rows: Sequence[RunRow]) -> list[str]:
     alone = {text for row in rows for text in (row.run_id, row.name)}
     found: list[str] = []
     for text in asked:
-        named = [text] if text in groups else [] if text in alone else _groups_named(text, groups)
-        if len(named) > 1:
-            raise InputError(f"{len(named)} seed groups are named '{text}'. Give the id of one: {', '.join(named)}.")
-        found += [row.run_id for row in groups[named[0]]] if named else [text]
+        named = None if text in alone - groups.keys() else group_named(text, groups)
+        found += [row.run_id for row in groups[named]] if named else [text]
     return found
 
 
-def _groups_named(name: str, groups: dict[str, list[RunRow]]) -> list[str]:
-    """Return the ids of groups whose runs are named NAME-1, NAME-2, and so on."""
-    return [group for group, rows in groups.items() if all(_without_number(row.name) == name for row in rows)]
+class Named(Protocol):
+    """A run in a list."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def group_named(text: str, groups: Mapping[str, Sequence[Named]]) -> str | None:
+    """Return the id of the seed group with this id, or whose runs are named TEXT-1, TEXT-2, and so on."""
+    from mosaic.core.errors import InputError
+
+    if text in groups:
+        return text
+    found = [group for group, rows in groups.items() if name_of_group(group, rows) == text]
+    if len(found) > 1:
+        raise InputError(f"{len(found)} seed groups are named '{text}'. Give the id of one: {', '.join(found)}.")
+    return found[0] if found else None
+
+
+def name_of_group(group: str, rows: Sequence[Named]) -> str:
+    """Return the name that a seed group was trained with, or its id."""
+    names = {_without_number(row.name) for row in rows}
+    return (names.pop() if len(names) == 1 else "") or group
 
 
 def _without_number(name: str) -> str:

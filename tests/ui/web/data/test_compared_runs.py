@@ -66,6 +66,22 @@ def test_what_is_unknown_is_told_and_the_rest_counts(context: ServerContext) -> 
     )
 
 
+def test_groups_are_named_as_on_the_command_line(context: ServerContext) -> None:
+    """`--name fast --seeds 2` names its runs fast-1 and fast-2; the group has an id."""
+    for group, name in (("1", "fast"), ("2", "slow"), ("3", "slow")):
+        for number in (1, 2):
+            made(context, 1, group=group, name=f"{name}-{number}")
+    (own,) = made(context, 1)
+    assert read_compared(context, own, "group:fast,group:1") == (["group:1"], [])
+    found = read_compared(context, own, "group:slow,group:fas")
+    assert found.problems == [
+        "2 seed groups are named 'slow'. Give the id of one: 3, 2.",
+        "There is no seed group named 'fas'. Did you mean 'fast'? Known: fast, slow.",
+    ]
+    labels = [source.label for source in sources_of(["group:1", "group:2", "group:3"], context.store.index.list())]
+    assert labels == ["fast: mean of 2 seeds", "slow: mean of 2 seeds 2", "slow: mean of 2 seeds 3"]
+
+
 def test_too_many_are_cut_and_told(context: ServerContext) -> None:
     own, *others = made(context, MOST_SOURCES + 1)
     found = read_compared(context, own, ",".join(others))
@@ -83,7 +99,7 @@ def test_runs_of_one_name_are_told_apart(context: ServerContext) -> None:
     sources = sources_of([alone, "group:twins", *twins, "gone"], context.store.index.list())
     assert [(source.ref, source.label) for source in sources] == [
         (alone, "alone"),
-        ("group:twins", "mean of 2 seeds"),
+        ("group:twins", "twins: mean of 2 seeds"),
         (twins[0], f"twin {twins[0][-4:]}"),
         (twins[1], f"twin {twins[1][-4:]}"),
     ]

@@ -96,6 +96,7 @@ def read_view(backend: AppBackend, wanted: Wanted, now: float) -> MetricsView | 
     """Read the charts; the curves come downsampled to two points per column."""
     if not wanted.refs:
         return None
+    from mosaic.ui.cli.group_results import name_of_group
     from mosaic.ui.series import SeriesQuery
 
     rows = {row.run_id: row for row in backend.runs.rows()} if len(wanted.refs) > 1 or wanted.seeds else {}
@@ -107,7 +108,8 @@ def read_view(backend: AppBackend, wanted: Wanted, now: float) -> MetricsView | 
     for ref in wanted.refs[:MOST_RUNS]:
         row = rows.get(ref)
         if wanted.seeds and row is not None and row.group:
-            labels[f"{GROUP}{row.group}"] = f"mean of {sum(each.group == row.group for each in rows.values())} seeds"
+            members = [each for each in rows.values() if each.group == row.group]
+            labels[f"{GROUP}{row.group}"] = f"{name_of_group(row.group, members)}: mean of {len(members)} seeds"
         else:
             labels[ref] = ref if row is None else short_name(row, 20)
     first = min(wanted.first, max(0, len(found) - 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -11,6 +12,7 @@ from mosaic.core.errors import MosaicError, unknown
 from mosaic.server.context import ServerContext
 from mosaic.store.index.summary import RunSummary
 from mosaic.store.state import LIVE
+from mosaic.ui.cli.group_results import group_named, name_of_group
 from mosaic.ui.series import GROUP, seed_group
 from mosaic.ui.web.components.live import MOST_SOURCES, Source
 from mosaic.ui.web.components.theme import title
@@ -51,30 +53,42 @@ def address(run_id: str, refs: Sequence[str]) -> str:
 
 
 def sources_of(refs: Sequence[str], rows: Sequence[RunSummary]) -> list[Source]:
-    """Return those of the runs and groups that still exist; runs with the same name are told apart by their ids."""
+    """Return those of the runs and groups that still exist; those with the same name are told apart by their ids."""
     known = {row.run_id: row for row in rows}
-    chosen = [known[ref] for ref in refs if ref in known]
-    names = Counter(map(title, chosen))
     found = []
     for ref in refs:
-        members = [row for row in rows if GROUP + row.group == ref]
-        if members:
-            found.append(Source(ref, mean_of(members), any(row.state in LIVE for row in members)))
+        if members := [row for row in rows if GROUP + row.group == ref]:
+            found.append(Source(ref, mean_label(members), any(row.state in LIVE for row in members)))
         elif row := known.get(ref):
-            label = title(row) if names[title(row)] == 1 else f"{title(row)} {row.run_id[-4:]}"
-            found.append(Source(ref, label, row.state in LIVE))
-    return found
+            found.append(Source(ref, title(row), row.state in LIVE))
+    labels = Counter(each.label for each in found)
+    return [
+        each if labels[each.label] == 1 else replace(each, label=f"{each.label} {_end(each.ref)}") for each in found
+    ]
+
+
+def _end(ref: str) -> str:
+    return ref.removeprefix(GROUP)[-4:]
 
 
 def mean_of(members: Sequence[RunSummary]) -> str:
     return f"mean of {len(members)} seeds"
 
 
+def mean_label(members: Sequence[RunSummary]) -> str:
+    """Return the name or id of a seed group and what is drawn of it."""
+    return f"{name_of_group(members[0].group, members)}: {mean_of(members)}"
+
+
 def _found(context: ServerContext, asked: str) -> str:
     if not asked.startswith(GROUP):
         return context.folder(asked).run_id
-    groups = sorted({row.group for row in context.store.index.list() if row.group})
-    if (name := asked.removeprefix(GROUP)) not in groups:
-        raise unknown("seed group", name, groups)
+    groups: dict[str, list[RunSummary]] = {}
+    for row in context.store.index.list():
+        if row.group:
+            groups.setdefault(row.group, []).append(row)
+    text = asked.removeprefix(GROUP)
+    if (name := group_named(text, groups)) is None:
+        raise unknown("seed group", text, sorted({name_of_group(*each) for each in groups.items()}))
     seed_group(context.store, name)  # raises where a mean over it has no meaning
-    return asked
+    return GROUP + name

@@ -80,8 +80,7 @@ class ComparedRuns:
         rows = [row for row in self._facts.rows() if row.run_id != self._run_id]
         rows.sort(key=lambda row: (row.run_id not in self.refs, row.env != env))
         options = {row.run_id: title(row) for row in rows[:200] if row.state is not State.QUEUED}
-        means = self._means_of_others(rows)
-        return options | {mean.ref: f"{mean.label} of {mean.ref.removeprefix(GROUP)}" for mean in means}
+        return options | {mean.ref: mean.label for mean in self._means_of_others(rows)}
 
     def _means_of_others(self, rows: Sequence[RunSummary]) -> list[Source]:
         sizes = Counter(row.group for row in rows if row.group)
