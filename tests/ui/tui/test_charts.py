@@ -70,6 +70,12 @@ def test_a_band_shades_cells_behind_the_curve():
     assert sum(len(segment.text) for segment in shaded) > 60
 
 
+def test_a_band_less_than_a_cell_high_is_not_drawn():
+    """The extremes of the points in one column; cells of which would be shaded here and there."""
+    strips = draw(Plot("Return", (line(X, band=float(np.ptp(X)) / 40),)), 60, 16)
+    assert not [segment for strip in strips for segment in strip if segment.style and segment.style.bgcolor]
+
+
 def test_a_seed_group_has_the_interval_of_its_mean_and_a_run_its_extreme_episodes():
     family = Family("Return", {"all": "episode_reward_mean"})
     for ref, low in (("run-a", 0.0), ("group:seeds", 8.0)):
