@@ -216,6 +216,14 @@ def test_the_gallery_is_current_and_small():
     assert set(families) - made["FAMILIES"].keys() == {"external"}  # a program of the user has the env
 
 
+def test_every_picture_of_a_screen_is_shown_and_small():
+    """If one is missing: python scripts/docs_screens.py."""
+    shown = {name for page in PAGES for name in re.findall(r"screens/([\w-]+\.webp)", page.read_text())}
+    drawn = {path.name: path.stat().st_size for path in (ROOT / "docs" / "screens").iterdir()}
+    assert shown == drawn.keys()
+    assert sum(drawn.values()) < 300_000
+
+
 def test_the_drawings_are_current():
     """If this fails: python scripts/docs_drawings.py."""
     made = script("docs_drawings")

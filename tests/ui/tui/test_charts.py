@@ -70,9 +70,9 @@ def test_a_band_shades_cells_behind_the_curve():
     assert sum(len(segment.text) for segment in shaded) > 60
 
 
-def test_a_band_less_than_a_cell_high_is_not_drawn():
+def test_a_band_less_than_two_cells_high_is_not_drawn():
     """The extremes of the points in one column; cells of which would be shaded here and there."""
-    strips = draw(Plot("Return", (line(X, band=float(np.ptp(X)) / 40),)), 60, 16)
+    strips = draw(Plot("Return", (line(X, band=float(np.ptp(X)) / 25),)), 60, 16)
     assert not [segment for strip in strips for segment in strip if segment.style and segment.style.bgcolor]
 
 

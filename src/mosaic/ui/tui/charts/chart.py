@@ -97,8 +97,8 @@ class _Cells:
         at = np.linspace(*span, self._columns)
         low, high = (_at(at, line.x, values, ends, 4 * self._rows) for values in (line.low, line.high))  # in dots
         row = np.arange(self._rows)[:, None]
-        # A band less than a cell high is the curve itself. Comparisons with NaN are False.
-        self._ground[(row >= high // 4) & (row <= low // 4) & (low - high >= 4)] = number
+        # A band less than two cells high is the curve itself. Comparisons with NaN are False.
+        self._ground[(row >= high // 4) & (row <= low // 4) & (low - high >= 8)] = number
 
     def trace(self, line: Line, span: tuple[float, float], ends: tuple[float, float]) -> None:
         """Set the dots of the curve, one per column of dots, connected where it is steep."""
