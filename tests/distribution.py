@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 # What is slow to start (Ray, a browser, a server, compiled code) is started by one worker process only, and once.
 # The longest groups come first.
@@ -77,3 +78,19 @@ class GroupScheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid) or nodeid
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Give the tests that a crashed process has left to others, and return the one that it ran.
+
+        pytest-xdist would also hand out those that have ended, of which a process reports nothing and for which it gets
+        nothing more: the run would not end. The test that crashed has failed; it could crash every process in turn.
+        """
+        work = self.assigned_work.pop(node)
+        crashed = next(((scope, test) for scope in work for test, ended in work[scope].items() if not ended), None)
+        if crashed is None:
+            return None
+        work[crashed[0]][crashed[1]] = True
+        self.workqueue.update({scope: tests for scope, tests in work.items() if not all(tests.values())})
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return crashed[1]

@@ -140,23 +140,17 @@ def test_is_wrong():
 """
 
 
-def run_with_repetition(folder, *words, names=("a [b]::c",), right=True):
-    (folder / "test_some.py").write_text(FAILING.format(names=names, right=right), encoding="utf-8")
+def run_pytest(folder, text, *words):
+    (folder / "test_some.py").write_text(text, encoding="utf-8")
     surroundings = {"PYTHONPATH": HERE.parent, "PYTEST_PLUGINS": "xdist.plugin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-c",
-        os.devnull,
-        f"--rootdir={folder}",
-        "-p",
-        "tests.repetition",
-        *words,
-    ]
+    command = [sys.executable, "-m", "pytest", "-c", os.devnull, f"--rootdir={folder}", *words]
     return subprocess.run(
         command, cwd=folder, env=os.environ | surroundings, capture_output=True, text=True, check=False
     )
+
+
+def run_with_repetition(folder, *words, names=("a [b]::c",), right=True):
+    return run_pytest(folder, FAILING.format(names=names, right=right), "-p", "tests.repetition", *words)
 
 
 def test_a_failed_test_is_repeated_alone_and_named(tmp_path):
@@ -180,3 +174,26 @@ def test_many_failures_are_not_repeated(tmp_path):
     assert ended.returncode == 1
     assert "4 failed, 2 passed" in ended.stdout
     assert "repeated" not in ended.stdout
+
+
+CRASHING = """
+import os
+import pytest
+from tests.distribution import GroupScheduling
+
+def pytest_xdist_make_scheduler(config, log):
+    config.option.loadscopereorder = False
+    return GroupScheduling(config, log)
+
+@pytest.mark.parametrize("number", range(20))
+def test_any(number):
+    if number == 9:
+        os._exit(3)
+"""
+
+
+def test_a_process_that_crashes_fails_its_test_and_no_other(tmp_path):
+    (tmp_path / "test_some.py").write_text(CRASHING, encoding="utf-8")
+    ended = run_pytest(tmp_path, CRASHING, "-n", "2", "--dist=loadscope", "-p", "test_some")
+    assert "crashed while running 'test_some.py::test_any[9]'" in ended.stdout, ended.stdout + ended.stderr
+    assert "1 failed, 19 passed" in ended.stdout

@@ -195,3 +195,27 @@ def test_an_env_that_closes_while_another_one_does_leaves_pygame_alone():
             second.enter_context(keep_pygame())
         assert pygame.quit is not quit_pygame  # the second one still closes
     assert pygame.quit is quit_pygame
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Mesa draws for MuJoCo on Linux only")
+def test_triton_is_imported_before_the_first_picture_of_mujoco(tmp_path, monkeypatch):
+    (tmp_path / "triton.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    imported = []
+
+    class Renderer:
+        viewer = None
+
+        def render(self, mode):
+            imported.append("triton" in sys.modules)
+
+        def close(self):
+            pass
+
+    monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    renderer = repairs.OpenGLRenderer(Renderer(), "gym/any")
+    renderer.render("rgb_array")
+    renderer.close()
+    assert imported == [True]
+    monkeypatch.delitem(sys.modules, "triton", raising=False)

@@ -8,10 +8,12 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ctypes.util import find_library
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
@@ -116,6 +118,7 @@ class OpenGLRenderer:
 
     def render(self, mode: str | None) -> Any:
         try:
+            _load_triton()
             if self._renderer.viewer is not None:
                 self._renderer.viewer.make_context_current()
             picture = self._renderer.render(mode)
@@ -133,6 +136,17 @@ class OpenGLRenderer:
     def close(self) -> None:
         _open_renderers.discard(self)
         self._renderer.close()
+
+
+def _load_triton() -> None:
+    """Import triton, if it is installed, before the first picture.
+
+    Without a GPU, Mesa draws by means of LLVM; triton, which torch for CUDA imports with its first optimizer, brings an
+    LLVM of its own, and crashes the process if it is loaded after Mesa's.
+    """
+    if sys.platform == "linux" and "triton" not in sys.modules and find_spec("triton") is not None:
+        with suppress(ImportError):  # torch, too, does without a triton that cannot be imported
+            import_module("triton")
 
 
 _OPENGL_ADVICE = (
