@@ -1,6 +1,6 @@
 # Two commands matter on a fresh machine: `make demo` and `make test`. Everything they need, they install.
 PYTHON ?= python3
-VENV   := .venv
+VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 MARKS  ?= not slow or chosen
@@ -25,7 +25,7 @@ warm: setup
 	@$(BIN)/python -m mosaic.warm
 
 $(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
 	  echo "Mosaic needs Python 3.11, 3.12 or 3.13; $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
 	  "Type, where you have it: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
 	@echo "Installing Mosaic and all it can use into $(VENV): some minutes, 3 GB."

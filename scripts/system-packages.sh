@@ -19,6 +19,10 @@ else
     exit 0
 fi
 export DEBIAN_FRONTEND=noninteractive
-$run apt-get update -qq && $run apt-get install -y -qq --no-install-recommends $missing >/dev/null ||
-    echo "Could not install:$missing (tests that need them are skipped and say so)"
+$run apt-get update -qq
+failed=""
+for package in $missing; do # one by one: Ubuntu has some of them only
+    $run apt-get install -y -qq --no-install-recommends "$package" >/dev/null || failed="$failed $package"
+done
+[ -z "$failed" ] || echo "Could not install:$failed (tests that need them are skipped and say so)"
 exit 0

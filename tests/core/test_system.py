@@ -50,6 +50,35 @@ def test_a_handle_tells_when_its_process_ends(sleeper: subprocess.Popen[bytes]) 
         system.open_process(sleeper.pid)
 
 
+def test_a_process_of_another_user_has_a_handle(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(pid: int, number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", refuse)
+    handle = system.open_process(sleeper.pid)
+    try:
+        assert not proc.wait_gone(handle, 0.1)
+    finally:
+        os.close(handle)
+        monkeypatch.undo()  # the fixture kills the process
+
+
+def test_a_terminal_that_was_closed_on_the_other_side(form: bool) -> None:
+    ours, terminal = os.openpty()
+    waiting = threading.Thread(target=system.wait_for_hangup, args=(terminal,), daemon=True)
+    waiting.start()
+    try:
+        waiting.join(0.1)
+        assert waiting.is_alive()
+    finally:
+        os.close(ours)
+    waiting.join(AMPLE_S)
+    assert not waiting.is_alive()
+    os.close(terminal)
+
+
 def test_a_closed_handle_leaves_no_thread(sleeper: subprocess.Popen[bytes]) -> None:
     os.close(system.open_process(sleeper.pid))
     for thread in threading.enumerate():

@@ -75,14 +75,16 @@ def test_compose_has_a_head_and_two_workers_with_a_token():
         assert service["environment"]["RAY_AUTH_MODE"] == "token"
         assert service["environment"]["RAY_AUTH_TOKEN"].startswith("${RAY_AUTH_TOKEN:?")
         assert "ports" not in service
-        build = service["build"]
-        assert (DEPLOY / build["context"] / build["dockerfile"]).is_file()
+        assert (service["image"], service["platform"]) == ("mosaic-rl", "linux/amd64")
         words = shlex.split(service["command"])
         assert words[:2] == ["ray", "start"]
         assert "--block" in words
         if name != "head":
             assert "--address=head:6379" in words
             assert service["depends_on"] == {"head": {"condition": "service_healthy"}}
+    build = services["head"]["build"]
+    assert (DEPLOY / build["context"] / build["dockerfile"]).is_file()
+    assert [name for name, service in services.items() if "build" in service] == ["head"], "two would make one image"
     assert {volume.split(":")[0] for volume in services["head"]["volumes"]} == set(document["volumes"])
 
 

@@ -106,7 +106,7 @@ def test_a_second_stop_hastens_and_never_delays() -> None:
         ([STOPPED, WorkerExited(3)], State.STOPPED, "the worker stopped by itself"),
         ([WorkerExited(7)], State.FAILED, "the worker ended with exit code 7"),
         ([WorkerExited(None, SIGKILL)], State.FAILED, "the worker ended with signal SIGKILL"),
-        ([WorkerExited(None, 64)], State.FAILED, "the worker ended with signal SIGRTMAX"),
+        ([WorkerExited(None, 99)], State.FAILED, "the worker ended with signal 99"),
         ([WorkerFailed("ValueError: no"), WorkerExited(1)], State.FAILED, "ValueError: no"),
         ([StopAsked(0.0, "by hand"), STOPPED, WorkerExited(3)], State.STOPPED, "by hand"),
         ([StopAsked(0.0, "by hand"), FINISHED, WorkerExited(0)], State.FINISHED, ""),

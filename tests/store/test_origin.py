@@ -52,6 +52,24 @@ def test_git_says_commit_and_changes(tmp_path: Path) -> None:
     assert changed.dirty
 
 
+def test_apples_stand_in_for_git_is_not_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+
+    def run(words: list[str], **settings: object) -> subprocess.CompletedProcess[str]:
+        called.append(words[0])
+        return subprocess.CompletedProcess(words, 2)
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(subprocess, "run", run)
+    origins._has_git.cache_clear()
+    try:
+        assert git_state(tmp_path) is None
+    finally:
+        origins._has_git.cache_clear()
+    assert called == ["xcode-select"]
+
+
 def test_a_status_that_takes_too_long_leaves_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = {"status": None, "rev-parse": "0123abcd"}
     monkeypatch.setattr(origins, "_git", lambda folder, command, *words: said[command])

@@ -8,6 +8,17 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
+
+from mosaic.core.errors import InputError
+
+
+def check_folder(path: Path) -> None:
+    """Raise InputError if there is no folder for a file that is to be written."""
+    if not path.parent.is_dir():
+        raise InputError(
+            f"There is no folder '{path.parent}' for '{path.name}'. Type: mkdir -p {quote(str(path.parent))}"
+        )
 
 
 @contextmanager

@@ -16,7 +16,9 @@ import signal
 import struct
 import subprocess
 import sys
+import termios
 import threading
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from time import monotonic
@@ -25,6 +27,7 @@ VARIABLE = "MOSAIC_PORTABLE"
 PORTABLE = sys.platform != "linux" or os.environ.get(VARIABLE) == "1"
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, pid
 _LOOK_EVERY_S = 0.02
+_LOOK_AT_TERMINAL_EVERY_S = 0.5
 _LOCK_WITHIN_S = 0.25  # a reader that tests a lock has it for microseconds
 _MOST_FILES = 1 << 16
 _ZEROS = bytes(1 << 16)
@@ -40,7 +43,8 @@ def open_process(pid: int) -> int:
     """
     if sys.platform == "linux" and not PORTABLE:
         return os.pidfd_open(pid)
-    os.kill(pid, 0)
+    with suppress(PermissionError):  # a process of another user
+        os.kill(pid, 0)
     near, far = os.pipe()
     os.set_inheritable(near, False)
     threading.Thread(target=_watch, args=(pid, far), daemon=True, name=f"process {pid}").start()
@@ -76,6 +80,22 @@ def wait_for_child(wait_s: float) -> None:
         signal.sigtimedwait([signal.SIGCHLD], wait_s)
     else:
         threading.Event().wait(wait_s)
+
+
+def wait_for_hangup(terminal: int) -> None:
+    """Wait until the other side of a terminal has closed it."""
+    if not PORTABLE:
+        waiting = select.poll()
+        waiting.register(terminal, 0)  # a hang-up is always reported
+        waiting.poll()
+        return
+    never = threading.Event()
+    while True:
+        try:
+            termios.tcgetattr(terminal)
+        except termios.error:
+            return
+        never.wait(_LOOK_AT_TERMINAL_EVERY_S)
 
 
 def adopt_orphans() -> bool:

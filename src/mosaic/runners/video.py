@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from mosaic.core.errors import InputError, MissingExtraError, MosaicError
+from mosaic.core.files import check_folder
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.turn import Turn
 from mosaic.envs.env import Env
@@ -139,8 +140,7 @@ def check_film(path: Path) -> None:
         )
     if path.is_dir():
         raise InputError(f"'{path}' is a folder; name a file in it, such as {path / 'film.mp4'}")
-    if not path.parent.is_dir():
-        raise InputError(f"There is no folder '{path.parent}' for '{path.name}'. Type: mkdir -p {path.parent}")
+    check_folder(path)
     ffmpeg_program()
 
 

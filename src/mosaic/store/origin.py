@@ -6,11 +6,12 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -185,6 +186,8 @@ def describe_git(state: GitState) -> str:
 
 def _git(folder: Path, *words: str) -> str | None:
     """Return git's output; None where there is no git, no repository or no output in time."""
+    if not _has_git():
+        return None
     try:
         done = subprocess.run(
             ["git", "--no-optional-locks", "-C", str(folder), *words],
@@ -199,6 +202,14 @@ def _git(folder: Path, *words: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+@cache
+def _has_git() -> bool:
+    """Return whether git can be called: Apple's stand-in for it opens a dialog where git is not installed."""
+    if sys.platform != "darwin" or shutil.which("git") != "/usr/bin/git":
+        return True
+    return subprocess.run(["xcode-select", "-p"], capture_output=True, check=False).returncode == 0
 
 
 def without_secrets(words: Sequence[str]) -> tuple[str, ...]:

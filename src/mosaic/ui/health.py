@@ -107,8 +107,8 @@ def not_installed(count: int) -> str:
 
 
 def _python() -> Finding:
-    ok = sys.version_info >= (3, 11)
-    return Finding("python", ok, platform.python_version(), None if ok else "Python 3.11 or newer")
+    ok = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    return Finding("python", ok, platform.python_version(), None if ok else "Python 3.11, 3.12 or 3.13")
 
 
 def _machine() -> Finding:

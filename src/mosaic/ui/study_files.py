@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from mosaic.core.errors import InputError
-from mosaic.core.files import write_atomic
+from mosaic.core.files import check_folder, write_atomic
 from mosaic.evaluation.across_envs import STATISTICS, StudyDocument
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ def check_out(path: Path) -> None:
     """Refuse before anything is computed what could not be written."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"'{path}' has no known file extension. Type a name that ends with {' or '.join(SUFFIXES)}.")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"There is no folder '{path.parent}' for '{path.name}'. Type: mkdir -p {path.parent}")
+    check_folder(path)
 
 
 def as_png(study: StudyDocument) -> bytes:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mosaic.core.errors import InputError
+from mosaic.core.system import PORTABLE
 from mosaic.telemetry.frames import paths as fastlane_place
 from mosaic.telemetry.frames.reader import FrameReader
 from mosaic.telemetry.frames.ring_file import open_ring
@@ -144,6 +145,7 @@ def test_a_reader_that_slept_through_a_larger_ring_learns_how_it_ended(folder: P
     assert late.state() == "waiting"
 
 
+@pytest.mark.skipif(PORTABLE, reason="only Linux gives back pages of a mapped file")
 def test_the_memory_of_a_ring_that_was_replaced_is_given_back(folder: Path) -> None:
     with FrameWriter(folder) as writer:
         writer.publish(np.full((50, 50), 9, np.uint8))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.server.server_kit import eventually
@@ -80,10 +81,9 @@ class Terminal:
 
     def foreground(self, among: Sequence[str] = ("python",)) -> int:
         """Return the process that the shell has started."""
-        shell = self.asked("pane_pid")
-        found = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", shell], capture_output=True, text=True, check=False)
-        pids = [int(row.split()[0]) for row in found.stdout.splitlines() if row.split()[1].startswith(tuple(among))]
-        assert len(pids) == 1, found.stdout
+        found = {each.pid: each.name() for each in psutil.Process(int(self.asked("pane_pid"))).children()}
+        pids = [pid for pid, name in found.items() if name.startswith(tuple(among))]
+        assert len(pids) == 1, found
         return pids[0]
 
 

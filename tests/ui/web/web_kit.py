@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from mosaic.server.auth.token import ensure_token
 
 PATIENCE_MS = 60_000
 SCREENSHOTS = Path(__file__).parents[3] / "build" / "screenshots"
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = [
     "--headless",
     "--no-sandbox",

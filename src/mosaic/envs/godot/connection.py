@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, time
 from typing import IO, NoReturn, Protocol
@@ -109,7 +110,8 @@ class Connection:
         self._unread = b""
         self._failed = ""
         sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(OSError):  # the game has gone already, of which macOS tells here: the first message fails
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
         if game is not None and game.output is not None:
@@ -178,7 +180,7 @@ class Connection:
             return self._socket.send(data)
         except BlockingIOError:
             return 0
-        except ConnectionError:
+        except OSError:  # macOS has EPROTOTYPE too for a connection that is being closed
             self._closed("a message")
 
     def _send_rest(self, data: bytes) -> None:

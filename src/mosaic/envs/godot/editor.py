@@ -157,9 +157,20 @@ class EditorGame(Game):
                 asking.sendall(msgspec.json.encode({"pid": os.getpid()}))
                 return
             listener.close()  # the next holder serves under the same name
-            socket.send_fds(asking, [msgspec.json.encode(self.info)], [self.connection.fileno()])
+            _hand_over(asking, self.connection.fileno(), msgspec.json.encode(self.info))
             self.connection.close()
             self._held, self.player = False, None
+
+
+def _hand_over(asking: socket.socket, game: int, info: bytes) -> None:
+    """Send a game's socket and description; return when the other process has them.
+
+    On macOS a descriptor that is closed before it is received may be lost, and a message with one is short.
+    """
+    socket.send_fds(asking, [info[:1]], [game])
+    asking.sendall(info[1:])
+    asking.shutdown(socket.SHUT_WR)
+    asking.recv(1)
 
 
 def _obtain(place: _Place, options: GodotOptions) -> tuple[Connection, GameInfo]:
@@ -193,9 +204,11 @@ def _take_over(place: _Place) -> tuple[socket.socket, GameInfo] | None:
         if not is_same_user(holding):
             return None
         holding.sendall((os.environ.get(RUN) or "-").encode())
-        payload, descriptors, _, _ = socket.recv_fds(holding, _LONGEST, 1)
+        payload, descriptors, _, _ = socket.recv_fds(holding, 1, 1)
         while chunk := holding.recv(_LONGEST):
             payload += chunk
+        if descriptors:
+            holding.sendall(b".")
     if descriptors:
         return socket.socket(fileno=descriptors[0]), msgspec.json.decode(payload, type=GameInfo)
     holder = msgspec.json.decode(payload, type=dict[str, int]) if payload else {}

@@ -101,5 +101,5 @@ def _is_rays_own(pid: int, directory: Path) -> bool:
     elsewhere = command.replace(str(directory), "")
     if "ray/" not in elsewhere and "ray::" not in elsewhere:
         return False
-    inside = f"{directory}/"
+    inside = (f"{directory}/", f"{directory.resolve()}/")  # macOS names files without its link /tmp
     return str(directory) in command or any(opened.startswith(inside) for opened in open_files(pid))

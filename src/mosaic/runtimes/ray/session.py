@@ -43,7 +43,7 @@ _NODE, _NODE_ADDRESS = "raylet", "--gcs-address="
 # on Linux and 103 on macOS.
 _LONGEST_TEMP_DIR = (103 if sys.platform == "darwin" else 107) - 72
 _SMALLEST_STORE = 80 * 2**20  # Ray refuses less than 75 MB
-_LARGEST_STORE = 8 * 2**30
+_LARGEST_STORE = (2 if sys.platform == "darwin" else 8) * 2**30  # Ray refuses more on macOS
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # no usage statistics, no warning
 _START_TIMEOUT_S = 90  # Ray's own is 30 s, which a busy machine exceeds
 _SHARED_MEMORY = Path("/dev/shm")

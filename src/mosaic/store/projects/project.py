@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from mosaic.config.file_formats import parse_document, write_toml
 from mosaic.config.layers import absolute_settings
@@ -69,7 +70,8 @@ def project_here(start: Path | None = None, *, known: Iterable[Path] = ()) -> Pr
     owner = (folder / PROJECT_FILE).stat().st_uid
     if owner not in (os.geteuid(), 0) and folder not in set(known):
         raise InputError(
-            f"'{folder / PROJECT_FILE}' belongs to another user. If you trust it, type: mosaic projects open {folder}. "
+            f"'{folder / PROJECT_FILE}' belongs to another user. If you trust it, type: "
+            f"mosaic projects open {quote(str(folder))}. "
             "To ignore it: --no-project"
         )
     return read_project(folder)

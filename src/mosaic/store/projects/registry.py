@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -270,7 +271,7 @@ def _missing(entry: ProjectEntry) -> str:
 def _other_name(entry: ProjectEntry, config: ProjectConfig) -> str:
     if config.name == entry.name:
         return ""
-    return f"Its file names it '{config.name}' now. Type: mosaic projects open {entry.folder}"
+    return f"Its file names it '{config.name}' now. Type: mosaic projects open {quote(str(entry.folder))}"
 
 
 def _about(config: ProjectConfig) -> dict[str, object]:

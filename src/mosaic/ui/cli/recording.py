@@ -10,7 +10,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from mosaic.core.errors import InputError, MosaicError
-from mosaic.core.files import replace_file
+from mosaic.core.files import check_folder, replace_file
 from mosaic.telemetry.frames.reader import Frame, Pictures
 from mosaic.telemetry.pictures.captions import from_line, with_strip
 from mosaic.telemetry.pictures.resize import Picture
@@ -80,8 +80,7 @@ def save_png(path: Path, picture: Picture) -> None:
 
     if path.suffix.lower() != ".png":
         raise InputError(f"'{path}' is not a PNG file. Type: {path.with_suffix('.png')}")
-    if not path.parent.is_dir():
-        raise InputError(f"There is no folder '{path.parent}' for '{path.name}'. Type: mkdir -p {path.parent}")
+    check_folder(path)
     replace_file(path, lambda temporary: Image.fromarray(picture).save(temporary, "PNG"))
 
 

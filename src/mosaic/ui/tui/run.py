@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 import sys
 import threading
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mosaic.core.errors import InputError
+from mosaic.core.system import wait_for_hangup
 from mosaic.ui.tui.app import MosaicTui
 from mosaic.ui.tui.backend.protocol import AppBackend
 
@@ -68,7 +68,5 @@ def _end_with_terminal() -> None:
 
     The app itself may then wait forever for a terminal that takes its output, whether a signal arrived before or not.
     """
-    waiting = select.poll()
-    waiting.register(STDIN, 0)  # a hang-up is always reported
-    waiting.poll()
+    wait_for_hangup(STDIN)
     os._exit(128 + signal.SIGHUP)
