@@ -13,6 +13,7 @@ __all__ = [
     "Fading",
     "SecrecyError",
     "SecrecyReport",
+    "Uneven",
     "WorkerContractError",
     "WorkerReport",
     "check_env",
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from mosaic.envs.contract.report import ContractError, EnvReport
     from mosaic.testing.duel import Duel
     from mosaic.testing.secrecy import SecrecyError, SecrecyReport, check_secrecy
-    from mosaic.testing.toys import Alternating, Crowd, Fading
+    from mosaic.testing.toys import Alternating, Crowd, Fading, Uneven
     from mosaic.testing.worker import WorkerContractError, WorkerReport, check_worker
 else:
     from mosaic.core.lazy import lazy_names
@@ -40,7 +41,7 @@ else:
             "mosaic.envs.contract.report": ("ContractError", "EnvReport"),
             "mosaic.testing.duel": ("Duel",),
             "mosaic.testing.secrecy": ("SecrecyError", "SecrecyReport", "check_secrecy"),
-            "mosaic.testing.toys": ("Alternating", "Crowd", "Fading"),
+            "mosaic.testing.toys": ("Alternating", "Crowd", "Fading", "Uneven"),
             "mosaic.testing.worker": ("WorkerContractError", "WorkerReport", "check_worker"),
         },
     )

@@ -123,6 +123,41 @@ class Fading(Toy):
         return self._turn("", {"b": 4.0, "c": 4.0}, truncated="b", terminated="c")
 
 
+class Uneven(Toy):
+    """Env of a and b that lasts ten steps: a ends after its first action with 0; b is paid 1 for each of its own, and 1
+    more for the last.
+
+    Returns: a 0, b 10 (simultaneous: 11). Turn-based, b begins with the second step.
+    """
+
+    STEPS = 10
+
+    def __init__(self, turn_based: bool = False) -> None:
+        super().__init__("ab", EnvFacts(uneven(turn_based=turn_based), turn_based=turn_based))
+
+    @property
+    def mean_return(self) -> float:
+        """Mean of both agents."""
+        return 5.0 if self.spec.facts.turn_based else 5.5
+
+    def _first(self) -> Turn:
+        acting = "a" if self.spec.facts.turn_based else "ab"
+        return self._turn(acting, {"a": 0.0, "b": 0.0})
+
+    def _next(self) -> Turn:
+        if self.t == 1:
+            return self._turn("b", {"a": 0.0, "b": 0.0 if self.spec.facts.turn_based else 1.0}, terminated="a")
+        if self.t < self.STEPS:
+            return self._turn("b", {"b": 1.0})
+        return self._turn("", {"b": 2.0}, terminated="b")
+
+
+def uneven(*, turn_based: bool = False) -> EnvironmentConfig:
+    """Return the configuration of an `Uneven`."""
+    options = {"turn_based": True} if turn_based else {}
+    return EnvironmentConfig(family="python", env_id=f"{__name__}:Uneven", options=options)
+
+
 MOST_AGENTS = len(ascii_letters)
 _ENV_ID = "mosaic.testing.toys:Crowd"
 

@@ -356,3 +356,21 @@ def test_no_env_is_made_while_a_compiled_loop_is_timed(tmp_path, monkeypatch):
         worker.run(context)
     assert made  # for the spaces in the checkpoint
     assert all(began is None or ended is not None for began, ended in made)
+
+
+@pytest.mark.parametrize(("environment", "params"), [(GAME, {}), (GAME, {"tables": "two"}), (FOUR, {})])
+def test_the_return_of_self_play_is_that_of_both_players(tmp_path, environment, params):
+    config = run_config("tabular", params, environment=environment, training={"total_timesteps": 20_000})
+    last = [event for event in finished(tmp_path, config).events() if event["kind"] == "iteration"][-1]
+    assert last["episode_reward_mean"] == 0.0
+    assert last["episode_reward_min"] == -last["episode_reward_max"] == -1.0
+    means = [facts["reward_mean"] for facts in last["policies"].values()]
+    assert sum(means) == 0.0
+    assert (means[0] > 0.0) == bool(params)  # who begins in tic-tac-toe wins more often, and has a table
+
+
+def test_the_return_against_a_random_opponent_is_that_of_the_learner(tmp_path):
+    params = {"opponent": "random", "epsilon": 0.0}
+    config = run_config("tabular", params, environment=GAME, training={"total_timesteps": 20_000})
+    last = [event for event in finished(tmp_path, config).events() if event["kind"] == "iteration"][-1]
+    assert last["episode_reward_mean"] == last["policies"]["table"]["reward_mean"] > 0.2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +28,31 @@ class RunningMean:
     @property
     def mean(self) -> float | None:
         return self._sum / self._count if self._count else None
+
+
+class AgentReturns:
+    """Returns of the agents of each table in the episodes that ended, every one with the same weight."""
+
+    def __init__(self) -> None:
+        self.episodes = self.steps = 0
+        self.least, self.most = math.inf, -math.inf
+        self._of_all, self._of_table = RunningMean(), dict[str, RunningMean]()
+
+    def add_episode(self, returns: Iterable[tuple[str, float]], steps: int) -> None:
+        """Add an episode; `returns` has a table and a return for each of its agents."""
+        self.episodes += 1
+        self.steps += steps
+        for table, number in returns:
+            self._of_all.add(number)
+            self._of_table.setdefault(table, RunningMean()).add(number)
+            self.least, self.most = min(self.least, number), max(self.most, number)
+
+    @property
+    def mean(self) -> float | None:
+        return self._of_all.mean
+
+    def mean_of(self, table: str) -> float | None:
+        return self._of_table[table].mean if table in self._of_table else None
 
 
 class MeanNumbers:

@@ -9,6 +9,7 @@ from mosaic.config.run import RunConfig
 from mosaic.config.sections import PolicyConfiguration
 from mosaic.core.errors import InputError
 from mosaic.core.ids import AgentID, PolicyID
+from mosaic.envs.compiled.mdp.mdp import GameTables
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.shared_env import env_spec
 from mosaic.learners.agent_roles import group_names, read_mapping
@@ -120,20 +121,32 @@ def roles_of(config: RunConfig, options: TabularWorkerOptions, training: TableTr
     return Roles({POLICY: ("*",)}, {})
 
 
-def policy_returns(training: TableTraining, statistics: Statistics, roles: Roles) -> Mapping[str, float | None]:
+def knows_one_of_two(training: TableTraining, opponent: str) -> bool:
+    """Return whether both players of a zero-sum game learn, and the compiled loop counts the first one's returns."""
+    from mosaic.learners.tabular.hashed.training import HashedTraining
+    from mosaic.learners.tabular.optimal import Tabled
+
+    if isinstance(training, HashedTraining):
+        return True
+    return isinstance(training, Tabled) and isinstance(training.twin, GameTables) and opponent == "self"
+
+
+def policy_returns(
+    training: TableTraining, statistics: Statistics, first_mean: float | None, roles: Roles
+) -> Mapping[str, float | None]:
     """Return the mean return of each policy.
 
-    Compiled loops know that of the agent that begins, which in zero-sum games gives the other's.
+    Compiled loops know that of the agent that begins, `first_mean`, which in zero-sum games gives the other's.
     """
     from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
     from mosaic.learners.tabular.training.twin import TwoTableTraining
 
     if isinstance(training, MultiAgentTraining):
         return training.table_returns
-    mean = statistics.return_mean
     first, *others = roles.policies
-    other = 0.0 - mean if isinstance(training, TwoTableTraining) and mean is not None else None
-    return {first: mean, **dict.fromkeys(others, other)}
+    if isinstance(training, TwoTableTraining) and first_mean is not None:
+        return {first: first_mean, **dict.fromkeys(others, 0.0 - first_mean)}
+    return {first: statistics.return_mean, **dict.fromkeys(others)}
 
 
 def policy_metrics(training: TableTraining, statistics: Statistics, roles: Roles) -> Mapping[str, Mapping[str, float]]:

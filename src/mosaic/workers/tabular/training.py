@@ -25,7 +25,7 @@ from mosaic.telemetry.events.info_numbers import PolicyNumbers
 from mosaic.workers.context import WorkerContext
 from mosaic.workers.evaluation import evaluate_learners
 from mosaic.workers.loop import Progress
-from mosaic.workers.tabular.mapping import POLICY, Roles, policy_metrics, policy_returns
+from mosaic.workers.tabular.mapping import POLICY, Roles, knows_one_of_two, policy_metrics, policy_returns
 from mosaic.workers.tabular.options import TabularWorkerOptions
 from mosaic.workers.tabular.policies import FACTS, make_controller
 
@@ -70,7 +70,9 @@ class Chunks:
         from mosaic.workers.tabular.frames import grain_of
 
         self._context, self._training, self._seen = context, training, seen
-        settings = context.config
+        settings, options = context.config, context.options
+        assert isinstance(options, TabularWorkerOptions)
+        self._opponent = options.opponent
         self._evaluates = settings.evaluation.every_steps is not None
         chunk = report_every or _chunk(settings.training.total_timesteps)
         self._chunk = min(chunk, settings.evaluation.every_steps or chunk)
@@ -120,6 +122,8 @@ class Chunks:
             "episodes_total": training.episodes,
         }
         reward = mean_return(training)
+        if reward is not None and knows_one_of_two(training, self._opponent):
+            reward = 0.0
         return counted if reward is None else {**counted, "episode_reward_mean": reward}
 
 
@@ -157,15 +161,20 @@ class TabularTraining:
         self._chunks = Chunks(context, training, seen, options.report_every_steps)
         training.advance(0)  # loads the compiled code
         context.prepare_checkpoints()  # compiled loops need no env; creating one would cost a fifth of a short training
-        self._statistics: Statistics  # of the last iteration
+        self._statistics: Statistics  # of the last iteration, as the training counts them
 
     def iterate(self) -> None:
         self._chunks.advance()
         self._statistics = self._training.read_statistics()
         self._iteration += 1
         self._epsilon = self._statistics.epsilon
-        if self._statistics.episodes:
-            self._reward = self._statistics.return_mean
+        if (reward := self._of_learners().return_mean) is not None:
+            self._reward = reward
+
+    def _of_learners(self) -> Statistics:
+        """Return the statistics of all agents that learn."""
+        one_of_two = knows_one_of_two(self._training, self._options.opponent)
+        return self._statistics.of_both() if one_of_two else self._statistics
 
     def progress(self) -> Progress:
         return Progress(self._training.env_steps, self._training.episodes, self._reward)
@@ -175,8 +184,8 @@ class TabularTraining:
         return self._chunks.live
 
     def metrics(self) -> dict[str, Any]:
-        training, statistics = self._training, self._statistics
-        returns = policy_returns(training, statistics, self._roles)
+        training, statistics = self._training, self._of_learners()
+        returns = policy_returns(training, statistics, self._statistics.return_mean, self._roles)
         for policy, means in policy_metrics(training, statistics, self._roles).items():
             self._numbers.add(policy, means)
         numbers, alert = self._numbers.take()

@@ -17,6 +17,7 @@ from mosaic.learners.tabular.options import ALGORITHMS, TabularOptions
 from mosaic.learners.tabular.training.agent_codes import check_sharing, choose_storage, codes_of, needs_bins
 from mosaic.learners.tabular.training.agent_tables import TableSetup
 from mosaic.learners.tabular.training.multi_agent import MultiAgentTraining
+from mosaic.testing import toys
 
 BITS = 100  # 2**100 states: no table has a row for each
 LIST = TabularOptions(table_engine="list", epsilon=0.3, discount_factor=0.5)
@@ -226,3 +227,46 @@ def test_dense_where_it_fits_hashed_where_it_does_not():
         choose("dense", many)
     with pytest.raises(InputError, match="needs 12,800 bytes; 1,000 are allowed"):
         choose("dense", few, memory_limit=1000)
+
+
+class NoMoves:
+    """Plays a with action 0."""
+
+    agents = ("a",)
+
+    def plays(self, index):
+        return self.agents
+
+    def begin(self, index, seed):
+        pass
+
+    def act(self, index, turn):
+        return {"a": 0}
+
+
+class OnlyB(toys.Uneven):
+    def _first(self):
+        return self._turn("b", {"b": 0.0})
+
+    def _next(self):
+        return self._turn("b", {"b": 1.0}) if self.t < self.STEPS else self._turn("", {"b": 2.0}, terminated="b")
+
+
+@pytest.mark.parametrize("tables", [None, {"a": "red", "b": "blue"}, {"b": "blue"}])
+def test_returns_are_those_of_all_agents_of_the_tables(tables):
+    opponents = NoMoves() if tables == {"b": "blue"} else None
+    training = train(toys.Uneven(turn_based=True), tables=tables, opponents=opponents)
+    training.advance(20 if opponents is None else 18)
+    mean = 5.0 if opponents is None else 10.0
+    assert training.mean_return == mean
+    statistics = training.read_statistics()
+    assert (statistics.return_mean, statistics.return_min, statistics.return_max) == (mean, 2 * (mean - 5.0), 10.0)
+    assert statistics.episodes == 2
+    assert statistics.length_mean == 10
+    assert training.mean_return is None
+
+
+def test_an_agent_that_an_episode_does_not_have_has_no_return():
+    training = train(OnlyB())
+    training.advance(20)
+    assert training.read_statistics().return_mean == 11.0

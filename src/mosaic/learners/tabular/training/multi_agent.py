@@ -19,7 +19,7 @@ from mosaic.core.turn import Action, Turn
 from mosaic.envs.env import Env
 from mosaic.envs.learner_view import LearnerView, Others
 from mosaic.learners.tabular.learner import TabularLearner
-from mosaic.learners.tabular.statistics import MeanNumbers, RunningMean, TrainingStatistics, checked_numbers
+from mosaic.learners.tabular.statistics import AgentReturns, MeanNumbers, checked_numbers
 from mosaic.learners.tabular.training.agent_tables import AgentTables, TableSetup
 from mosaic.learners.tabular.training.rollout import MOST_RECORDED, Glance
 from mosaic.learners.tabular.training.twin import Statistics
@@ -36,6 +36,7 @@ class RunningEpisode:
     epsilons: dict[str, float]  # of each table at its start: the schedule counts whole episodes
     waiting: dict[AgentID, tuple[int, int]] = field(default_factory=dict)  # acted, not learned yet: row and column
     earned: dict[AgentID, float] = field(default_factory=dict)
+    ended: set[AgentID] = field(default_factory=set)  # agents that the episode never had do not end
     length: int = 0
     columns: list[dict[AgentID, int]] = field(default_factory=list)  # of each env step, up to MOST_RECORDED
 
@@ -63,8 +64,7 @@ class MultiAgentTraining:
         self._most_env_steps = math.inf if most_env_steps is None else most_env_steps
         self._tables = AgentTables(env.spec, tables, setup, seed, trained)
         self.env_steps = self.agent_steps = self.episodes = 0
-        self._statistics = TrainingStatistics()
-        self._returns = {table: RunningMean() for table in self.learners}
+        self._returns = AgentReturns()
         self.table_returns: Mapping[str, float | None] = {}  # mean return of the agents of each table, as last read
         self._numbers = MeanNumbers()
         self.table_metrics: Mapping[str, Mapping[str, float]] = {}  # numbers in the infos of those agents, as last read
@@ -132,14 +132,14 @@ class MultiAgentTraining:
         for agent, reward in episode.turn.rewards.items():
             episode.earned[agent] = episode.earned.get(agent, 0.0) + reward
             episode.returns[agent] += reward
+        episode.ended.update(episode.turn.final_observations)
 
     def _finish(self, episode: RunningEpisode) -> None:
         self._episode = None
         self.episodes += 1
         agents = self._tables.agents
-        self._statistics.add_episode(episode.returns[next(iter(agents))], episode.length)
-        for agent, each in agents.items():
-            self._returns[each.table].add(episode.returns[agent])
+        ended = [(each.table, episode.returns[agent]) for agent, each in agents.items() if agent in episode.ended]
+        self._returns.add_episode(ended, episode.length)
         self._tables.end_episode(self.episodes, episode.epsilons)
 
     def close(self) -> None:
@@ -157,16 +157,18 @@ class MultiAgentTraining:
 
     @property
     def mean_return(self) -> float | None:
-        """Mean return of the episodes since statistics were read."""
-        return self._statistics.mean_reward if self._statistics.total_episodes else None
+        """Mean return of the tables' agents in the episodes since statistics were read."""
+        return self._returns.mean
 
     def read_statistics(self) -> Statistics:
-        """Return the statistics and reset them; the return is the first agent's."""
-        seen, self._statistics = self._statistics, TrainingStatistics()
-        self.table_returns = {table: mean.mean for table, mean in self._returns.items()}
-        self._returns = {table: RunningMean() for table in self.learners}
+        """Return the statistics and reset them; returns are those of all agents of the tables."""
+        seen, self._returns = self._returns, AgentReturns()
+        self.table_returns = {table: seen.mean_of(table) for table in self.learners}
         self.table_metrics = self._numbers.take()
-        return Statistics.of(seen, self._tables.take_error_mean(), next(iter(self.learners.values())).epsilon)
+        error, epsilon = self._tables.take_error_mean(), next(iter(self.learners.values())).epsilon
+        if seen.mean is None:
+            return Statistics(seen.episodes, None, None, None, None, error, epsilon)
+        return Statistics(seen.episodes, seen.mean, seen.least, seen.most, seen.steps / seen.episodes, error, epsilon)
 
     @property
     def episode_began(self) -> int:

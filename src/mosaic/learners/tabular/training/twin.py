@@ -51,6 +51,13 @@ class Statistics(NamedTuple):
     epsilon: float
     custom_metrics: Mapping[str, float] = MappingProxyType({})  # the env's own, mean of each
 
+    def of_both(self) -> Statistics:
+        """Return the statistics of both players of a zero-sum game; these are those of the first."""
+        if self.return_min is None or self.return_max is None:
+            return self
+        least, most = min(self.return_min, -self.return_max), max(self.return_max, -self.return_min)
+        return self._replace(return_mean=0.0, return_min=least, return_max=most)
+
     @classmethod
     def of(cls, seen: TrainingStatistics, td_error_mean: float | None, epsilon: float) -> Statistics:
         """Return the statistics of episodes played in Python."""
