@@ -203,8 +203,10 @@ def test_others_move_until_the_learner_is_on_turn_and_what_is_paid_meanwhile_is_
     act = np.zeros((1, 1), np.float32)
     vector.step(act)
     assert (vector.rew.tolist(), vector.term.tolist()) == ([2], [0])  # step 1 pays o, step 2 pays x
+    assert vector.steps.tolist() == [2]
     vector.step(act)
     assert (vector.rew.tolist(), vector.term.tolist()) == ([-5], [1])
+    assert vector.steps.tolist() == [2]
     assert seen(vector) == [10 * (child_seed(3, "env", 0, 1) % 9)]
     episodes = [child_seed(3, "env", 0, episode) for episode in (0, 1)]
     assert others.begun == [(0, child_seed(seed, "others")) for seed in episodes]
@@ -219,9 +221,9 @@ def test_others_may_open_and_what_they_bring_us_before_our_first_look_is_left_ou
     assert (vector.rew.tolist(), seen(vector)) == ([0], [10 * (child_seed(3, "env", 0, 0) % 9) + 1])
     act = np.zeros((1, 1), np.float32)
     vector.step(act)
-    assert vector.rew.tolist() == [3]
+    assert (vector.rew.tolist(), vector.steps.tolist()) == ([3], [3])  # the opening is a step of the episode
     vector.step(act)
-    assert (vector.rew.tolist(), vector.term.tolist()) == ([1], [1])
+    assert (vector.rew.tolist(), vector.term.tolist(), vector.steps.tolist()) == ([1], [1], [1])
     assert seen(vector) == [10 * (child_seed(3, "env", 0, 1) % 9) + 1]
 
 

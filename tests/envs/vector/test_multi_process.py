@@ -28,7 +28,7 @@ from mosaic.envs.vector.in_process import PythonVector
 from mosaic.envs.vector.multi_process import EnvProcessError, ProcessVector
 from mosaic.testing.toys import Alternating
 
-NAMES = ("obs", "mask", "who", "active", "rew", "term", "trunc", "fin")
+NAMES = ("obs", "mask", "who", "active", "rew", "term", "trunc", "fin", "steps")
 
 
 class Fragile(gymnasium.Env):

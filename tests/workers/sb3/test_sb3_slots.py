@@ -72,7 +72,7 @@ def test_an_agent_is_idle_before_it_appears_and_after_it_ended() -> None:
         for _ in range(8):
             _, rewards, dones, infos = env.step(np.zeros(3, np.int64))
             ends = ["terminal_observation" in info for info in infos]
-            told.append((env.acted.tolist(), rewards.tolist(), dones.tolist(), ends, env.finished))
+            told.append((env.acted.tolist(), rewards.tolist(), dones.tolist(), ends, int(env.finished.sum())))
     nobody = [False, False, False]
     episode = [
         ([True, True, False], [1, 1, 0], [False, False, True], nobody, 0),

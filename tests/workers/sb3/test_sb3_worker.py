@@ -11,12 +11,14 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.catalog import make_env
 from mosaic.policies.registry import load_policy
 from mosaic.testing import check_worker
+from mosaic.testing.toys import uneven
 from tests.in_process import trained_here
 from tests.workers.hosting import run_config
 
 SMALL = {"n_steps": 32, "batch_size": 64, "n_epochs": 2, "net_arch": [8]}
 CARTPOLE = {"env_id": "gym/CartPole-v1", "num_envs": 4}
 CART = "gym/CartPole-v1"
+FADING = "mosaic.testing.toys:Fading"
 ZOO = {  # rl-zoo's options for CartPole
     "n_steps": 32,
     "batch_size": 256,
@@ -156,6 +158,48 @@ def test_several_agents_share_the_policy(
     assert list(last["policies"]) == ["shared"]
     assert last["agent_steps"] != 0
     assert np.isfinite(last["episode_reward_mean"])
+
+
+@pytest.mark.parametrize(
+    ("environment", "steps_of_episode", "mean"),
+    [
+        (uneven(turn_based=True), 10, 5.0),
+        (uneven(), 10, 5.5),
+        (EnvironmentConfig(env_id=f"python:{FADING}"), 4, 22 / 3),
+    ],
+)
+def test_agents_that_end_early_count_as_much_as_the_others(
+    tmp_path: Path, environment: EnvironmentConfig, steps_of_episode: int, mean: float
+) -> None:
+    asked = {**environment.model_dump(mode="json"), "num_envs": 2}
+    run = trained(tmp_path, asked, "ppo", SMALL, 700, telemetry={"report_every_s": 60})
+    last = iterations(run)[-1]
+    assert last["episode_reward_mean"] == pytest.approx(mean)
+    (examined,) = [event for event in run.events() if event["kind"] == "evaluation"]
+    assert examined["episode_reward_mean"] == pytest.approx(mean)
+    assert last["episode_len_mean"] == examined["episode_len_mean"] == steps_of_episode
+    assert 0 <= last["env_steps"] - steps_of_episode * last["episodes_total"] < 2 * steps_of_episode
+    assert 700 <= last["env_steps"] < 1100  # decisions are fewer where others act in between
+
+
+def test_schedules_follow_env_steps_where_others_act_in_between(tmp_path: Path) -> None:
+    environment = {**uneven(turn_based=True).model_dump(mode="json"), "num_envs": 2}
+    params = {**SMALL, "n_steps": 8, "learning_rate": "linear_0.001"}
+    events = iterations(trained(tmp_path, environment, "ppo", params, 2000))
+    rates = [event["policies"]["shared"]["learner"]["learning_rate"] for event in events]
+    assert rates == sorted(rates, reverse=True)
+    for rate, event in list(zip(rates, events, strict=True))[1:-1]:
+        assert rate == pytest.approx(0.001 * (1 - event["env_steps"] / 2000), abs=0.0001)
+
+
+def test_recent_episodes_continue_after_a_resume(tmp_path: Path, runs_here: None) -> None:
+    environment = {**uneven(turn_based=True).model_dump(mode="json"), "num_envs": 2}
+    run = trained(tmp_path, environment, "ppo", SMALL, 400)
+    before = iterations(run)[-1]
+    run.resume(settings=["training.total_timesteps=1200"])
+    after = iterations(run)[-1]
+    assert after["env_steps"] >= 1200 > before["env_steps"]
+    assert before["episode_reward_mean"] == after["episode_reward_mean"] == 5.0
 
 
 def test_a_curriculum_changes_the_env_and_keeps_the_network(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class EnvSlot(Protocol):
 class PythonVector:
     """Vector env that owns its envs and `others`, and closes them.
 
-    `masked` says whether actions may be illegal; by default, the first Turn decides. `arrays` are the arrays to write
+    `masked` says whether actions may be illegal; by default, the first Turn decides. `arrays` and `steps` are written
     into (they may be in shared memory), `first` is the number of the first env if several such vectors share the work:
     an env's episodes depend on its number and the seed alone.
     """
@@ -44,12 +44,15 @@ class PythonVector:
         *,
         masked: bool | None = None,
         arrays: VectorArrays | None = None,
+        steps: NDArray[np.int64] | None = None,
         first: int = 0,
     ) -> None:
         self.shape = vector_shape(envs, others, masked)
         self.obs, self.mask, self.who, self.active, self.rew, self.term, self.trunc, self.fin = every = (
             vector_arrays(self.shape) if arrays is None else arrays
         )
+        self.steps = np.zeros(len(envs), np.int64) if steps is None else steps
+        self.steps.fill(1)
         self._envs, self._others, self._first = tuple(envs), others, first
         self.ended_infos: list[EndedInfo] = []
         rows = len(self.shape.agents)
@@ -61,6 +64,7 @@ class PythonVector:
                 others,
                 first + e,
                 InfoWriter(self.ended_infos, e * rows),
+                self.steps[e : e + 1],
             )
             for e, env in enumerate(envs)
         ]
@@ -149,8 +153,14 @@ def episode_seeds(seed: int, index: int) -> Iterator[int]:
 
 
 def _slot(
-    env: Env, shape: VectorShape, arrays: VectorArrays, others: Others | None, index: int, infos: InfoWriter
+    env: Env,
+    shape: VectorShape,
+    arrays: VectorArrays,
+    others: Others | None,
+    index: int,
+    infos: InfoWriter,
+    steps: NDArray[np.int64],
 ) -> EnvSlot:
     if others is None and type(env) is GymnasiumEnv and env.plain:
         return GymSlot(env, arrays, infos)
-    return TurnSlot(env, shape, arrays, others, index, infos)
+    return TurnSlot(env, shape, arrays, others, index, infos, steps)

@@ -119,6 +119,14 @@ class VectorEnv(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class CountsSteps(Protocol):
+    """Vector env whose envs may step several times in one of its steps: while agents without a slot act."""
+
+    @property
+    def steps(self) -> NDArray[np.int64]: ...  # [envs] of its episode, in the last step; with those before its first
+
+
 class EndedInfo(NamedTuple):
     """Numbers in the `info` of an agent's last step."""
 
@@ -156,6 +164,7 @@ _LINE = 64  # bytes; processes that write next to each other must not share a ca
 
 class SharedArrays(NamedTuple):
     act: NDArray[np.float32]  # [slots, parts]
+    steps: NDArray[np.int64]  # [envs] as in `CountsSteps`
     arrays: VectorArrays
 
 
@@ -174,17 +183,18 @@ def map_arrays(descriptor: int, shape: VectorShape) -> SharedArrays:
     """Return the arrays in that memory; they hold the mapping, which is released with the last of them."""
     places, size = _layout(shape)
     memory = mmap.mmap(descriptor, size)
-    act, *arrays = (
+    act, steps, *arrays = (
         np.frombuffer(memory, dtype, count=int(np.prod(sizes)), offset=offset).reshape(sizes)
         for offset, sizes, dtype in places
     )
-    return SharedArrays(act, VectorArrays(*arrays))
+    return SharedArrays(act, steps, VectorArrays(*arrays))
 
 
 def _layout(shape: VectorShape) -> tuple[list[tuple[int, tuple[int, ...], np.dtype[np.generic]]], int]:
     places: list[tuple[int, tuple[int, ...], np.dtype[np.generic]]] = []
     end = 0
-    for array in (np.empty((shape.slots, shape.parts), np.float32), *vector_arrays(shape)):
+    act, steps = np.empty((shape.slots, shape.parts), np.float32), np.empty(shape.envs, np.int64)
+    for array in (act, steps, *vector_arrays(shape)):
         places.append((end, array.shape, array.dtype))
         end += -(-array.nbytes // _LINE) * _LINE
     return places, end

@@ -20,7 +20,7 @@ from mosaic.core.child_process import ChildProcess
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.envs.env import Env
 from mosaic.envs.learner_view import Others
-from mosaic.envs.vector.layout import EndedInfo, VectorArrays, VectorShape, map_arrays, nameless_memory
+from mosaic.envs.vector.layout import EndedInfo, SharedArrays, VectorShape, map_arrays, nameless_memory
 from mosaic.envs.vector.multi_process_child import CLOSE, DONE, STEP, ChildFailure, EnvShare, Introduction, play_share
 
 _END_WITHIN_S = 5.0
@@ -64,7 +64,7 @@ class ProcessVector:
         try:
             for share in shares:
                 self._children.append(_start(share))
-            self.shape, self._act, arrays = self._introduce(envs)
+            self.shape, (self._act, self.steps, arrays) = self._introduce(envs)
         except BaseException:
             self._end()
             raise
@@ -98,7 +98,7 @@ class ProcessVector:
         finally:
             self._end()
 
-    def _introduce(self, envs: int) -> tuple[VectorShape, NDArray[np.float32], VectorArrays]:
+    def _introduce(self, envs: int) -> tuple[VectorShape, SharedArrays]:
         """Receive the shape from the processes and send them the memory for it."""
         made: list[Introduction] = [self._receive(member) for member in self._children]
         self._env_id = made[0].env_id
@@ -113,7 +113,7 @@ class ProcessVector:
                 self._receive(member)
                 send_handle(member.connection, descriptor, member.process.pid or 0)
                 self._receive(member)
-        return shape, shared.act, shared.arrays
+        return shape, shared
 
     def _open(self) -> Sequence[_Member]:
         if not self._end.alive:

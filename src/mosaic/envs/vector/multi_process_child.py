@@ -105,12 +105,14 @@ def _set_up(share: EnvShare, connection: Connection, stack: ExitStack) -> tuple[
     _answer(connection, DONE)
     descriptor = recv_handle(connection)
     try:
-        act, arrays = map_arrays(descriptor, whole)
+        act, steps, arrays = map_arrays(descriptor, whole)
     finally:
         os.close(descriptor)
     _answer(connection, DONE)
     part = part_of(arrays, whole, share.start, share.stop)
-    vector = PythonVector(envs, others, masked=whole.masked, arrays=part, first=share.start)
+    vector = PythonVector(
+        envs, others, masked=whole.masked, arrays=part, steps=steps[share.start : share.stop], first=share.start
+    )
     slots = whole.slots_per_env
     return vector, act[share.start * slots : share.stop * slots]
 

@@ -62,8 +62,10 @@ class TurnSlot:
         others: Others | None,
         index: int,
         infos: InfoWriter,
+        steps: NDArray[np.int64],
     ) -> None:
-        self._arrays, self._infos = arrays, infos
+        self._arrays, self._infos, self._steps = arrays, infos, steps
+        self._before = 0  # env steps of the episode before its first step here
         self._show = self._show_one if shape.turn_based else self._show_all
         self._places = {agent: _place(env, shape, arrays, row) for row, agent in enumerate(shape.agents)}
         played = others.plays(index) if others else ()
@@ -75,7 +77,7 @@ class TurnSlot:
         self._seeds: Iterator[int] = iter(())
 
     def begin(self, seeds: Iterator[int]) -> None:
-        self._seeds = seeds
+        self._seeds, self._before = seeds, 0
         arrays = self._arrays
         arrays.rew.fill(0)
         for place in self._places.values():
@@ -99,9 +101,11 @@ class TurnSlot:
         actions = self._actions(act)
         paid = self._nothing.copy()
         self._book(view.step(actions), paid)
+        self._steps[0], self._before = self._before + 1, 0
         if view.others is not None:
             for turn in view.others_steps():
                 self._book(turn, paid)
+                self._steps[0] += 1
         self._show(view.turn if view.turn.observations else self._first())
         self._arrays.rew[:] = paid
 
@@ -114,8 +118,8 @@ class TurnSlot:
         view = self._view
         while True:
             view.begin(next(self._seeds))
-            for _ in view.others_steps():
-                pass  # rewards before their first observation are not theirs
+            for _ in view.others_steps():  # rewards before their first observation are not theirs
+                self._before += 1
             if view.turn.observations:
                 return view.turn
 

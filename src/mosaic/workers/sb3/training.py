@@ -66,7 +66,8 @@ class Sb3Training:
         model = self._model = assembly.model
         model.set_logger(Logger(folder=None, output_formats=[]))
         slots = assembly.tally.num_envs // assembly.tally.envs
-        steps = (context.config.training.total_timesteps or DEFAULT_TIMESTEPS) * slots  # SB3 counts slots
+        self._env_steps = context.config.training.total_timesteps or DEFAULT_TIMESTEPS
+        steps = self._env_steps * slots  # SB3 counts slots
         callback = _BetweenSteps(camera.glance, context.inbox.stop_asked)
         self._total, self._callback = model._setup_learn(steps, callback)
         self._callback.on_training_start({}, {})
@@ -86,6 +87,7 @@ class Sb3Training:
         """Collect experience and learn from it, exactly as `learn` does between two of its rounds."""
         tally, began_s = self._assembly.tally, perf_counter()
         env_s = tally.env_s
+        self._expect_decisions()
         learn = self._collect()
         collected_s = perf_counter()
         if learn is not None:
@@ -93,6 +95,15 @@ class Sb3Training:
         self._learning_s += perf_counter() - collected_s
         self._inference_s += collected_s - began_s - (tally.env_s - env_s)
         self._iteration += 1
+
+    def _expect_decisions(self) -> None:
+        """Let schedules end with the last env step: SB3 counts decisions of slots, and where other policies act too, an
+        env step is only sometimes one; as many of the rest are expected to be as of those so far.
+        """
+        tally, model = self._assembly.tally, self._model
+        if tally.source.steps_vary and tally.env_steps and model.num_timesteps:
+            expected = self._env_steps * model.num_timesteps // tally.env_steps
+            self._total = model._total_timesteps = max(expected, model.num_timesteps)
 
     def _collect(self) -> Callable[[], None] | None:
         """Collect one rollout; return what learns from it, None if there is nothing to learn from now."""
@@ -129,12 +140,13 @@ class Sb3Training:
     def measure(self) -> dict[str, Any]:
         """Return counters and means, which may also be read during an iteration."""
         tally = self._assembly.tally
-        returns, lengths = tuple(tally.recent_returns), tuple(tally.recent_lengths)
+        returns = [each for recent in tuple(tally.recent_returns.values()) for each in tuple(recent)]
+        lengths = tuple(tally.recent_lengths)
         return {
             "env_steps": tally.env_steps,
             "agent_steps": tally.agent_steps,
             "episodes_total": tally.episodes,
-            "episode_reward_mean": float(np.mean(returns)) if returns else None,
+            "episode_reward_mean": tally.return_mean(),
             "episode_reward_min": min(returns, default=None),
             "episode_reward_max": max(returns, default=None),
             "episode_len_mean": float(np.mean(lengths)) if lengths else None,

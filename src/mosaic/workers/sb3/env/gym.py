@@ -21,9 +21,12 @@ class GymVecEnv(DummyVecEnv):
         self._owners = tuple(envs)
         super().__init__([partial(getattr, env, "env") for env in envs])
         self.envs_count = len(envs)
+        self.agents = (AGENT,)
         self.freezes = False
         self.acted, self.acted_count = np.ones(len(envs), bool), len(envs)
-        self.finished = self.ended = 0
+        self.finished, self.ended = np.zeros(len(envs), bool), 0
+        self.steps = np.ones(len(envs), np.int64)
+        self.steps_vary = False
 
     def step_wait(self) -> VecEnvStepReturn:
         try:
@@ -31,7 +34,7 @@ class GymVecEnv(DummyVecEnv):
         except Exception as error:
             error.add_note(f"This came from {self._owners[0].spec.env_id}.")
             raise
-        self.finished = self.ended = int(np.count_nonzero(dones))
+        self.finished, self.ended = dones, int(np.count_nonzero(dones))
         return observations, rewards, dones, infos
 
     def acting(self, index: int) -> tuple[AgentID, ...]:

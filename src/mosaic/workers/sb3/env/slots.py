@@ -19,7 +19,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.vector.decoding import observation_decoder
-from mosaic.envs.vector.layout import HasInfos, VectorEnv
+from mosaic.envs.vector.layout import CountsSteps, HasInfos, VectorEnv
 from mosaic.runners.screen import Draw
 
 MASKS = "action_masks"  # name of the method that MaskablePPO calls
@@ -38,7 +38,10 @@ class SlotVecEnv(VecEnv):
         self.agents = shape.agents
         self.freezes = isinstance(vector, CompiledVector)  # whether `draw` may be called later
         self.acted, self.acted_count = np.ones(shape.slots, bool), shape.slots  # slots that acted in the last step
-        self.finished = self.ended = 0  # episodes and slots that ended in the last step
+        self._none = np.zeros(shape.envs, bool)
+        self.finished, self.ended = self._none, 0  # envs and number of slots that did in the last step
+        self.steps = vector.steps if isinstance(vector, CountsSteps) else np.ones(shape.envs, np.int64)  # in that step
+        self.steps_vary = isinstance(vector, CountsSteps)
         self._ended_infos = vector.ended_infos if isinstance(vector, HasInfos) else []
         self._decode = observation_decoder(observation_space)
         self._act = np.zeros((shape.slots, shape.parts), np.float32)
@@ -72,7 +75,7 @@ class SlotVecEnv(VecEnv):
         rewards, terminated, truncated = vector.rew[self._rows], vector.term[self._rows], vector.trunc[self._rows]
         dones = (terminated | truncated).astype(bool)
         infos: list[dict[str, Any]] = self._nothing
-        self.finished, self.ended = 0, int(np.count_nonzero(dones))
+        self.finished, self.ended = self._none, int(np.count_nonzero(dones))
         if self.ended:
             infos, numbers = infos.copy(), dict(self._ended_infos)
             for slot in np.flatnonzero(dones).tolist():
@@ -80,7 +83,7 @@ class SlotVecEnv(VecEnv):
                 infos[slot] = {**numbers.get(int(self._rows[slot]), {}), **ended}
             over = dones.reshape(self.envs_count, -1) | ~acted.reshape(self.envs_count, -1)
             again = acts.reshape(self.envs_count, -1).any(axis=1)
-            self.finished = int((over.all(axis=1) & again).sum())
+            self.finished = over.all(axis=1) & again
         if self.acted_count < len(acted) or not acts.all():
             self._check_waiting(acted & ~acts & ~dones)
             dones = dones | ~acted

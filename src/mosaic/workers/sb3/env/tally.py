@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
+from mosaic.core.ids import AgentID
 from mosaic.runners.screen import Shot
 from mosaic.telemetry.events.info_numbers import InfoNumbers
 from mosaic.workers.sb3.env.gym import GymVecEnv
@@ -34,16 +35,17 @@ class TallyVecEnv(VecEnvWrapper):
         self.env_steps = self.agent_steps = self.episodes = 0
         self.env_s = 0.0
         self.numbers = InfoNumbers()
-        self.recent_returns: deque[float] = deque(maxlen=window)
+        self._window = window
+        self.recent_returns: dict[AgentID, deque[float]] = {}  # of each agent: in turn-based games some end more often
         self.recent_lengths: deque[int] = deque(maxlen=window)
-        self._returns, self._lengths = np.zeros(venv.num_envs), np.zeros(venv.num_envs, np.int64)
+        self._returns, self._lengths = np.zeros(venv.num_envs), np.zeros(self.envs, np.int64)
         self._paid: NDArray[np.generic] = np.zeros(venv.num_envs)  # rewards of the last step
         self._rewards: list[NDArray[np.generic]] = []  # of the steps that are not in returns and lengths yet
-        self._acted: list[NDArray[np.bool_]] = []  # in the same steps
+        self._steps: list[NDArray[np.int64]] = []  # of the envs in the same steps
 
     def reset(self) -> VecEnvObs:
         self._rewards.clear()
-        self._acted.clear()
+        self._steps.clear()
         self._returns[:] = 0
         self._lengths[:] = 0
         return self.venv.reset()
@@ -52,18 +54,18 @@ class TallyVecEnv(VecEnvWrapper):
         began_s, source = perf_counter(), self.source
         _, self._paid, dones, infos = result = self.venv.step_wait()
         self._rewards.append(self._paid)
-        self._acted.append(source.acted)
-        self.env_steps += self.envs
+        self._steps.append(source.steps.copy() if source.steps_vary else source.steps)
+        self.env_steps += int(source.steps.sum()) if source.steps_vary else self.envs
         self.agent_steps += source.acted_count
-        self.episodes += source.finished
         if source.ended:
             self._add_up()
             self._paid = self._paid.copy()  # SB3 adds the value of what was truncated to the array itself
             for slot in np.flatnonzero(dones & source.acted):
-                self.recent_returns.append(float(self._returns[slot]))
-                self.recent_lengths.append(int(self._lengths[slot]))
+                self._returns_of(self._agent(int(slot))).append(float(self._returns[slot]))
                 self.numbers.add(infos[slot])
-            self._returns[dones], self._lengths[dones] = 0, 0
+            self.episodes += int(np.count_nonzero(source.finished))
+            self.recent_lengths.extend(self._lengths[source.finished].tolist())
+            self._returns[dones], self._lengths[source.finished] = 0, 0
         elif len(self._rewards) >= _SUM_EVERY:
             self._add_up()
         self.env_s += perf_counter() - began_s
@@ -73,12 +75,21 @@ class TallyVecEnv(VecEnvWrapper):
         """Bring returns and lengths up to date."""
         if self._rewards:
             self._returns += np.sum(self._rewards, axis=0, dtype=np.float64)
-            self._lengths += np.count_nonzero(self._acted, axis=0)
+            self._lengths += np.sum(self._steps, axis=0)
             self._rewards.clear()
-            self._acted.clear()
+            self._steps.clear()
+
+    def _agent(self, slot: int) -> AgentID:
+        slots = self.num_envs // self.envs
+        return self.source.acting(slot // slots)[slot % slots]
+
+    def _returns_of(self, agent: AgentID) -> deque[float]:
+        return self.recent_returns.setdefault(agent, deque(maxlen=self._window))
 
     def return_mean(self) -> float | None:
-        return sum(self.recent_returns) / len(self.recent_returns) if self.recent_returns else None
+        """Return the mean over the learning agents of the mean of each."""
+        means = [sum(returns) / len(returns) for returns in tuple(self.recent_returns.values())]
+        return sum(means) / len(means) if means else None
 
     def count_on(self, before: TallyVecEnv) -> None:
         """Continue the counters of another tally, whose episodes are forgotten."""
@@ -103,15 +114,25 @@ class TallyVecEnv(VecEnvWrapper):
         self._add_up()
         return {
             "tally.counters": np.array([self.env_steps, self.agent_steps, self.episodes], np.int64),
-            "tally.recent_returns": np.array(self.recent_returns, np.float64),
+            "tally.recent_returns": np.array([each for _, each in self._recent()], np.float64),
+            "tally.recent_agents": np.array([agent for agent, _ in self._recent()], np.int64),
             "tally.recent_lengths": np.array(self.recent_lengths, np.int64),
             "tally.returns": self._returns.copy(),
             "tally.lengths": self._lengths.copy(),
         }
 
+    def _recent(self) -> list[tuple[int, float]]:
+        """Return the recent returns, each with the number of its agent."""
+        agents = self.source.agents
+        return [(agents.index(agent), each) for agent, returns in self.recent_returns.items() for each in returns]
+
     def load(self, state: StateArrays, *, episodes_continue: bool) -> None:
         self.env_steps, self.agent_steps, self.episodes = (int(each) for each in state["tally.counters"])
-        self.recent_returns.extend(state["tally.recent_returns"].tolist())
+        returns, agents = state["tally.recent_returns"].tolist(), self.source.agents
+        if "tally.recent_agents" in state or len(agents) == 1:  # earlier versions did not save whose returns they are
+            for number, each in zip(state.get("tally.recent_agents", [0] * len(returns)), returns, strict=True):
+                self._returns_of(agents[int(number)]).append(each)
         self.recent_lengths.extend(state["tally.recent_lengths"].tolist())
         if episodes_continue:
-            self._returns[:], self._lengths[:] = state["tally.returns"], state["tally.lengths"]
+            self._returns[:] = state["tally.returns"]
+            self._lengths[:] = state["tally.lengths"].reshape(self.envs, -1).max(axis=1)  # earlier versions: of slots
