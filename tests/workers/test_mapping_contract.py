@@ -5,13 +5,16 @@ from random import Random
 
 import pytest
 
+from mosaic.learners.tabular.statistics import AgentReturns
 from mosaic.testing.worker import WorkerContractError
 from mosaic.testing.worker.check import check_resources
 from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.mapping import check_mapping
 from mosaic.testing.worker.policy_settings import check_policy_settings
+from mosaic.testing.worker.returns import check_returns
 from mosaic.workers.api import PolicyOptions
 from mosaic.workers.registry import load_worker
+from mosaic.workers.sb3.env.tally import TallyVecEnv
 from mosaic.workers.tabular.worker import TabularWorker
 from mosaic.workers.toy import ToyWorker
 from tests.workers import liars
@@ -43,11 +46,12 @@ def setup(tmp_path, worker, params=None, steps=2000, patience_s=120.0, **setting
 def proofs(made):
     with made.at_home():
         found = [*check_resources(made), *check_mapping(made, made.config), *check_policy_settings(made, made.config)]
+        found += check_returns(made, made.config)
     return {proof.capability: proof.seen for proof in found}
 
 
 HONOURED = {"resources", "agent mapping", "fixed opponent", "env metrics", "policies_to_train"}
-HONOURED |= {"opponent in another process"}
+HONOURED |= {"opponent in another process", "returns of several agents"}
 
 
 def test_tables(tmp_path, runs_here):
@@ -103,6 +107,39 @@ def test_a_worker_that_does_not_report_numbers_of_infos_is_caught(tmp_path, monk
     monkeypatch.setattr("mosaic.workers.tabular.training.policy_metrics", lambda *_: {})
     with pytest.raises(WorkerContractError, match=r"env metrics: .*say place=1, and its policy reports \[\]"):
         proofs(setup(tmp_path, "tabular", {"report_every_steps": 400}))
+
+
+def test_a_worker_that_reports_the_return_of_one_agent_is_caught(tmp_path, monkeypatch, runs_here):
+    def first_alone(self, returns, steps):
+        add(self, [*returns][:1], steps)
+
+    add = AgentReturns.add_episode
+    monkeypatch.setattr(AgentReturns, "add_episode", first_alone)
+    made = setup(tmp_path, "tabular", {"report_every_steps": 400})
+    with pytest.raises(
+        WorkerContractError, match=r"at once, one gets 0 and the other 10, the last iteration reports 0\."
+    ):
+        check_returns(made, made.config)
+
+
+def test_a_worker_in_which_agents_that_end_early_count_more_is_caught(tmp_path, monkeypatch, runs_here):
+    monkeypatch.setattr(TallyVecEnv, "_agent", lambda self, slot: "a")
+    params = {"n_steps": 64, "batch_size": 64, "n_epochs": 1, "net_arch": [8]}
+    made = setup(tmp_path, "sb3", params, training={"preset": False})
+    with pytest.raises(
+        WorkerContractError, match=r"by turns, one gets 0 and the other 8, the last iteration reports 1\."
+    ):
+        check_returns(made, made.config)
+
+
+def test_a_worker_that_counts_turns_of_learners_as_env_steps_is_caught(tmp_path, monkeypatch, runs_here):
+    monkeypatch.setattr("mosaic.workers.sb3.env.slots.CountsSteps", type("Nothing", (), {}))
+    params = {"n_steps": 64, "batch_size": 64, "n_epochs": 1, "net_arch": [8]}
+    made = setup(tmp_path, "sb3", params, training={"preset": False})
+    with pytest.raises(
+        WorkerContractError, match=r"episodes of 9 steps, in which agents act by turns, are \d+ env steps"
+    ):
+        check_returns(made, made.config)
 
 
 def test_every_worker_that_maps_agents_reports_numbers_of_infos():

@@ -124,32 +124,31 @@ class Fading(Toy):
 
 
 class Uneven(Toy):
-    """Env of a and b that lasts ten steps: a ends after its first action with 0; b is paid 1 for each of its own, and 1
-    more for the last.
+    """Env of a and b that lasts nine steps: a ends in step 3 with 0; b is paid 1 for each action and 1 at the end.
 
-    Returns: a 0, b 10 (simultaneous: 11). Turn-based, b begins with the second step.
+    Returns: a 0, b 10. Turn-based, a acts in the steps 1 and 3 and b in the others: a 0, b 8.
     """
 
-    STEPS = 10
+    STEPS = 9
+    _A_ENDS = 3
 
     def __init__(self, turn_based: bool = False) -> None:
         super().__init__("ab", EnvFacts(uneven(turn_based=turn_based), turn_based=turn_based))
 
-    @property
-    def mean_return(self) -> float:
-        """Mean of both agents."""
-        return 5.0 if self.spec.facts.turn_based else 5.5
-
     def _first(self) -> Turn:
-        acting = "a" if self.spec.facts.turn_based else "ab"
-        return self._turn(acting, {"a": 0.0, "b": 0.0})
+        return self._turn(self._next_to_act(), {"a": 0.0, "b": 0.0})
 
     def _next(self) -> Turn:
-        if self.t == 1:
-            return self._turn("b", {"a": 0.0, "b": 0.0 if self.spec.facts.turn_based else 1.0}, terminated="a")
-        if self.t < self.STEPS:
-            return self._turn("b", {"b": 1.0})
-        return self._turn("", {"b": 2.0}, terminated="b")
+        paid = float("b" in self._acting)
+        if self.t == self.STEPS:
+            return self._turn("", {"b": paid + 1.0}, terminated="b")
+        rewards = {"a": 0.0, "b": paid} if self.t <= self._A_ENDS else {"b": paid}
+        return self._turn(self._next_to_act(), rewards, terminated="a" if self.t == self._A_ENDS else "")
+
+    def _next_to_act(self) -> str:
+        if self.t >= self._A_ENDS:
+            return "b"
+        return "ab"[self.t % 2] if self.spec.facts.turn_based else "ab"
 
 
 def uneven(*, turn_based: bool = False) -> EnvironmentConfig:

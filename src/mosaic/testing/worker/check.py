@@ -31,6 +31,7 @@ from mosaic.testing.worker.mapping import check_mapping
 from mosaic.testing.worker.policy_settings import check_policy_settings
 from mosaic.testing.worker.population import check_population
 from mosaic.testing.worker.rehearsal import ContractProof, WorkerContractError
+from mosaic.testing.worker.returns import check_returns
 from mosaic.testing.worker.settings import check_settings
 from mosaic.workers.api import ResourceName, Worker, WorkerCapabilities
 from mosaic.workers.registry import load_worker, options_schema
@@ -202,6 +203,7 @@ def _prove(
     proofs += check_resources(setup)
     proofs += check_mapping(setup, short)
     proofs += check_policy_settings(setup, short)
+    proofs += check_returns(setup, short)
     whole, first, original = check_whole(setup)
     proofs += whole
     proofs += check_seeds(setup, first)

@@ -256,17 +256,17 @@ class OnlyB(toys.Uneven):
 def test_returns_are_those_of_all_agents_of_the_tables(tables):
     opponents = NoMoves() if tables == {"b": "blue"} else None
     training = train(toys.Uneven(turn_based=True), tables=tables, opponents=opponents)
-    training.advance(20 if opponents is None else 18)
-    mean = 5.0 if opponents is None else 10.0
+    training.advance(18 if opponents is None else 14)
+    mean = 4.0 if opponents is None else 8.0
     assert training.mean_return == mean
     statistics = training.read_statistics()
-    assert (statistics.return_mean, statistics.return_min, statistics.return_max) == (mean, 2 * (mean - 5.0), 10.0)
+    assert (statistics.return_mean, statistics.return_min, statistics.return_max) == (mean, 2 * (mean - 4.0), 8.0)
     assert statistics.episodes == 2
-    assert statistics.length_mean == 10
+    assert statistics.length_mean == 9
     assert training.mean_return is None
 
 
 def test_an_agent_that_an_episode_does_not_have_has_no_return():
     training = train(OnlyB())
-    training.advance(20)
-    assert training.read_statistics().return_mean == 11.0
+    training.advance(18)
+    assert training.read_statistics().return_mean == 10.0
