@@ -200,7 +200,8 @@ class ReadsForeignCheckpoints(Protocol):
     `unpickles_foreign = False`.
 
     A worker that also has `convert_foreign(source, folder, request)` lets `mosaic export checkpoint:PATH` write files:
-    it saves the policy into the folder as its own checkpoints have it, and returns a PolicyEntry for each.
+    it saves the policy into the folder as its own checkpoints have it, and returns a PolicyEntry for each. One that has
+    `foreign_notes(path)` returns what players should know of the checkpoint, as sentences.
     """
 
     def foreign_policies(self, path: Path) -> tuple[str, ...]: ...  # their names; empty: not of this library

@@ -113,7 +113,8 @@ def _notes(options: CheckpointPolicyOptions, request: PolicyRequest) -> tuple[st
         return trained_notes(checkpoint, options.policy, options, request)
     found = find_foreign(_path(options))
     make_foreign(found, options, request).close()  # only the loaded networks know what they see and do
-    return (found.note,) if found.note else ()
+    tell = getattr(found.worker, "foreign_notes", None)
+    return (*filter(None, (found.note,)), *(tell(found.path) if callable(tell) else ()))
 
 
 def _code_folder(options: CheckpointPolicyOptions) -> str:

@@ -10,7 +10,7 @@ from mosaic.store.policies.init_source import InitSource
 from mosaic.workers.sb3.checkpoint.statistics import Moments
 from mosaic.workers.sb3.checkpoint.writer import algorithm_of
 from mosaic.workers.sb3.checkpoint.zip_file import POLICY, is_sb3_zip, read_zip
-from mosaic.workers.sb3.checkpoint.zip_policy import zip_algorithm
+from mosaic.workers.sb3.checkpoint.zip_policy import zip_algorithm, zip_note
 from mosaic.workers.sb3.checkpoint.zip_training import ZipStart, network_text, read_start
 from mosaic.workers.sb3.state import Arrays, load_learned, read_state
 
@@ -40,6 +40,13 @@ def start_model(source: InitSource, model: Any, normalizer: Any, *, normalizes: 
     if start.moments is not None and normalizer is not None:
         moments = normalizer.obs_rms
         moments.mean, moments.var, moments.count = start.moments
+
+
+def start_note(source: InitSource) -> str | None:
+    """Return what a zip does not say of itself."""
+    if source.checkpoint is not None:
+        return None
+    return zip_note(find_foreign(source.path).path if source.path.is_dir() else source.path)
 
 
 def _read_checkpoint(source: InitSource, model: Any) -> ZipStart:

@@ -32,7 +32,7 @@ from mosaic.workers.loop import Progress
 from mosaic.workers.sb3.assembly import Assembly, env_state, reset_envs, resume_envs
 from mosaic.workers.sb3.checkpoint.facts import Array
 from mosaic.workers.sb3.checkpoint.writer import policy_files, write_policy
-from mosaic.workers.sb3.start import start_model
+from mosaic.workers.sb3.start import start_model, start_note
 from mosaic.workers.sb3.state import kept_generators, load_state, save_state
 
 LOOK_EVERY_S = 0.005  # no viewer asks for pictures more often
@@ -78,10 +78,10 @@ class Sb3Training:
             self._total = max(steps, model.num_timesteps)
             model._total_timesteps = self._total
         elif context.config.training.init is not None:
-            normalizer = assembly.normalizer
-            start_model(
-                find_init(context.config.training.init), model, normalizer, normalizes=assembly.scaler() is not None
-            )
+            source = find_init(context.config.training.init)
+            start_model(source, model, assembly.normalizer, normalizes=assembly.scaler() is not None)
+            if note := start_note(source):
+                print(note, flush=True)
 
     def iterate(self) -> None:
         """Collect experience and learn from it, exactly as `learn` does between two of its rounds."""

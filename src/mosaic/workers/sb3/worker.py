@@ -115,6 +115,11 @@ class Sb3Worker:
 
         return dict.fromkeys(request.agents, play_source(source, request))
 
+    def foreign_notes(self, path: Path) -> tuple[str, ...]:
+        from mosaic.workers.sb3.checkpoint.zip_policy import zip_note
+
+        return tuple(filter(None, (zip_note(path),)))
+
     def convert_foreign(self, source: ForeignSource, folder: Path, request: PolicyRequest) -> dict[str, PolicyEntry]:
         from mosaic.workers.sb3.checkpoint.zip_policy import convert_zip
 

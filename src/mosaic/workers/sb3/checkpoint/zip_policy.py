@@ -231,12 +231,25 @@ def zip_statistics(found: Sb3Zip) -> VecNormalizeStatistics | None:
     beside = statistics_beside(found.path)
     if beside is not None:
         return read_statistics(found.path.parent / beside)
-    if found.fields.get("_last_original_obs") is None:  # SB3 stores it only with VecNormalize
-        return None
+    if _family(found) != "actor_critic" or found.fields.get("_last_original_obs") is None:
+        return None  # on-policy algorithms keep it only with VecNormalize; the others always do, see `zip_note`
     raise InputError(
         f"'{found.path}' was trained with VecNormalize (it keeps the original of a normalised observation), and "
         "without its statistics it would see other observations than in training. Put the file that env.save() wrote "
         "beside it as vecnormalize.pkl; its numbers are read without unpickling."
+    )
+
+
+def zip_note(path: Path) -> str | None:
+    """Return what a zip does not say: off-policy algorithms keep the same fields with VecNormalize and without."""
+    found = read_zip(path)
+    unknown_scale = _family(found) != "actor_critic" and found.fields.get("_last_original_obs") is not None
+    if not unknown_scale or statistics_beside(path) is not None:
+        return None
+    return (
+        f"'{path}' does not say whether it was trained with VecNormalize (off-policy algorithms keep no sign of it), "
+        "and sees observations as the env gives them. If it was, put the file that env.save() wrote beside it as "
+        "vecnormalize.pkl."
     )
 
 
@@ -292,7 +305,8 @@ def _make(options: Sb3PolicyOptions, request: PolicyRequest) -> PolicyController
 
 def _notes(options: Sb3PolicyOptions, request: PolicyRequest) -> tuple[str, ...]:
     _make(options, request).close()  # raises where it cannot play
-    return ()
+    note = zip_note(Path(options.path).expanduser().absolute())
+    return () if note is None else (note,)
 
 
 kind = PolicyKind(
