@@ -128,3 +128,34 @@ def test_a_job_of_a_checkpoint_of_mosaic(home: Path, tmp_path: Path, monkeypatch
             check_ahead(checked.model_copy(update={"overwrite": True, **wrong}), store)
     with pytest.raises(InputError, match="'environment' belongs to checkpoint:PATH"):
         check_ahead(ExportRequest(run="lake", environment="gym/CartPole-v1"), store)
+
+
+OWN = """
+import gymnasium, numpy
+
+class Slope(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), numpy.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.step_number = 0
+        return self.np_random.uniform(-1, 1, 3).astype(numpy.float32), {}
+
+    def step(self, action):
+        self.step_number += 1
+        return self.np_random.uniform(-1, 1, 3).astype(numpy.float32), 1.0, False, self.step_number == 5, {}
+"""
+
+
+def test_the_env_that_the_user_typed_needs_no_trust(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from stable_baselines3 import PPO
+
+    (here / "own_slope.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(here))
+    import own_slope
+
+    model = PPO("MlpPolicy", own_slope.Slope(), n_steps=8, batch_size=8, device="cpu")
+    model.save(here / "slope.zip")
+    assert command("checkpoint:slope.zip", "--env", "python:own_slope:Slope", "--out", "slope.onnx") == 0
+    assert (here / "slope.onnx").is_file()

@@ -13,6 +13,7 @@ from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError
 from mosaic.core.reference import parse_options, split_reference
 from mosaic.envs.catalog import make_env
+from mosaic.envs.space_json import spec_spaces
 from mosaic.policies.controller import PolicyRequest
 from mosaic.store.archives.trust import require_trust_in_env, require_trust_in_foreign
 from mosaic.store.checkpoint_record import (
@@ -98,6 +99,7 @@ def _converted(
     config = EnvironmentConfig.model_validate({"env_id": environment})
     with closing(make_env(config)) as env:
         request = PolicyRequest(f"checkpoint:{found.path}", env.spec, env.spec.possible_agents)
+        spaces = spec_spaces(env.spec)  # with them nobody has to make the env, which no checkpoint may name as code
     folder = RunFolder(home / "runs" / found.path.stem)
     folder.path.mkdir(parents=True)
     entries: dict[str, PolicyEntry] = {}
@@ -105,6 +107,6 @@ def _converted(
     def save(target: Path) -> None:
         entries.update(convert(source, target, request))
 
-    made = Provenance(found.worker.info.name, config.model_dump(mode="json"))
+    made = Provenance(found.worker.info.name, config.model_dump(mode="json"), spaces)
     contents = CheckpointContents(0, 0, entries, provenance=made, pickles=False)
     return replace(read_checkpoint(write_checkpoint(folder, contents, save)), verified=True, outside=True)
