@@ -9,7 +9,7 @@ from mosaic.envs.compiled.vector import make_compiled_vector
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.shared_env import env_spec, sharing_envs
 from mosaic.envs.vector.encoding import ActionHead, action_range, row_code
-from mosaic.envs.vector.layout import VectorEnv
+from mosaic.envs.vector.layout import VectorEnv, VectorShape
 from mosaic.learners.actor_critic.algorithm import ActorCriticLearner
 from mosaic.learners.actor_critic.options import ActorCriticOptions, SacOptions
 from mosaic.learners.agent_roles import AgentRoles, read_agent_roles
@@ -41,8 +41,7 @@ def assemble_actor_critic(config: RunConfig, options: ActorCriticOptions, episod
         vector = make_python_vector(config, roles, envs, options.env_processes, numbers=numbers)
         world = f"Python envs in {options.env_processes} processes" if options.env_processes else "Python envs"
     try:
-        head = ActionHead("squashed", vector.shape.heads[0].sizes)
-        architecture = Architecture(vector.shape.width, head, options.hidden, options.activation, shared=True)
+        architecture = squashed_architecture(vector.shape, options)
         total = config.training.total_timesteps
         learner = ActorCriticLearner(vector, roles.plan, architecture, options, bounds, config.seed, total)
     except BaseException:
@@ -50,6 +49,11 @@ def assemble_actor_critic(config: RunConfig, options: ActorCriticOptions, episod
         raise
     said = f"fused engine, {envs} × {config.environment.id} ({world}), room for {options.buffer_size} decisions"
     return Assembled(learner, roles, spec, (architecture,), "fused", said)
+
+
+def squashed_architecture(shape: VectorShape, options: ActorCriticOptions) -> Architecture:
+    head = ActionHead("squashed", shape.heads[0].sizes)
+    return Architecture(shape.width, head, options.hidden, options.activation, shared=True)
 
 
 def check_actor_critic(config: RunConfig, roles: AgentRoles, spec: EnvSpec, options: ActorCriticOptions) -> None:

@@ -12,6 +12,7 @@ from mosaic.core.machine import check_memory, free_memory
 from mosaic.envs.compiled.vector import Features, SearchRules, make_compiled_vector
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.shared_env import env_spec, sharing_envs
+from mosaic.envs.vector.layout import VectorShape
 from mosaic.learners.agent_roles import AgentRoles, read_agent_roles
 from mosaic.learners.alphazero.algorithm import AlphaZeroLearner
 from mosaic.learners.alphazero.options import AlphaZeroOptions
@@ -72,9 +73,7 @@ def assemble_alphazero(config: RunConfig, options: AlphaZeroOptions) -> Assemble
     assert vector is not None, "checked"
     assert vector.kernel.search is not None, "checked"
     shape, features = vector.shape, _features(options, vector.kernel.search)
-    width = shape.width if features is None else features.width
-    architecture = Architecture(width, shape.heads[0], options.hidden, options.activation, shared=True)
-    outer = architecture if features is None else observation_network(architecture, features)
+    architecture, outer = game_architecture(spec, shape, options)
     total, dtype = config.training.total_timesteps, kept_type(spec, features)
     learner = AlphaZeroLearner(vector, roles.plan, architecture, options, config.seed, total, dtype, features)
     said = (
@@ -82,6 +81,16 @@ def assemble_alphazero(config: RunConfig, options: AlphaZeroOptions) -> Assemble
         f"room for {options.buffer_size} positions"
     )
     return Assembled(learner, roles, spec, (outer,), "fused", said)
+
+
+def game_architecture(
+    spec: EnvSpec, shape: VectorShape, options: AlphaZeroOptions
+) -> tuple[Architecture, Architecture]:
+    """Return the network that is trained, and the one that is saved, which sees observations."""
+    features = _features(options, searchable_kernel(spec)[1])
+    width = shape.width if features is None else features.width
+    architecture = Architecture(width, shape.heads[0], options.hidden, options.activation, shared=True)
+    return architecture, architecture if features is None else observation_network(architecture, features)
 
 
 def _features(options: AlphaZeroOptions, rules: SearchRules) -> Features | None:

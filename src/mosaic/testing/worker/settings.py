@@ -14,7 +14,7 @@ from mosaic.config.field_types import MOST_STEPS
 from mosaic.config.run import RunConfig
 from mosaic.config.sections import INTERVALS
 from mosaic.config.validation import list_settings
-from mosaic.testing.duel import CONSTANT, duel
+from mosaic.testing.duel import CONSTANT, STEPS, duel
 from mosaic.testing.worker.contract_setup import ContractSetup
 from mosaic.testing.worker.curve import difference
 from mosaic.testing.worker.plays import check_evaluations
@@ -232,6 +232,8 @@ def _check_init(setup: ContractSetup, config: RunConfig, trained: Rehearsal) -> 
     """Check that a run that starts from trained weights differs from the run that trained them."""
     policy = next(iter(trained.run.checkpoints()[-1].manifest.policies))
     asked = {"training": {"init": f"run:{trained.run.id}/{policy}"}}
+    longer = duel(_agents(setup), steps=2 * STEPS).model_dump(mode="json")
+    setup.refusal(config, "setting training.init of another env", {**asked, "environment": longer}, _PROMISE)
     with setup.rehearse(setup.changed(config, asked)) as rehearsal:
         curve = rehearsal.finish("setting training.init")
     if setup.info.seeds and difference(curve, trained.check_story()) is None:

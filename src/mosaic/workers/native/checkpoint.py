@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mosaic.core.errors import FormatError, InputError, unknown
+from mosaic.core.errors import FormatError, InputError
 from mosaic.core.user_code import check_code_allowed
 from mosaic.policies.controller import PolicyController, PolicyRequest
-from mosaic.store.checkpoint_record import read_object, weights_file
+from mosaic.store.checkpoint_record import read_object
 from mosaic.store.policies.init_source import find_init
+from mosaic.workers.native.start import matched, normalization_differs, own_checkpoint
 
 if TYPE_CHECKING:  # these import numba
     from mosaic.exports.policy import ExportablePolicy
@@ -165,24 +166,9 @@ def _scaler(saved: SavedNetwork) -> tuple[NDArray[np.float32], NDArray[np.float3
 
 def start_from(reference: str, assembled: Assembled) -> None:
     """Load the weights, and with `optimizer=true` the optimizer, of networks with the same shape."""
-    from mosaic.models.weights_file import load_weights
-
-    start = find_init(reference)
-    checkpoint, policy = start.checkpoint, start.policy
-    if checkpoint is None:
-        raise InputError(f"'{reference}' was not written by Mosaic, and the worker native cannot read it.")
-    if policy is not None and policy not in checkpoint.manifest.policies:
-        raise unknown(f"policy of '{reference}'", policy, checkpoint.manifest.policies)
-    state = load_training(checkpoint.path / TRAINING)
-    learner = assembled.learner
-    for number, name in enumerate(learner.plan.names):
-        source = policy or (name if name in checkpoint.manifest.policies else next(iter(checkpoint.manifest.policies)))
-        saved = load_weights(checkpoint.path / weights_file(checkpoint, source))
-        if saved.architecture != assembled.architectures[number]:
-            raise InputError(
-                f"'{reference}' has another network than this run: {saved.architecture} instead of "
-                f"{assembled.architectures[number]}. Set hidden, activation and share_layers alike."
-            )
+    start, learner = find_init(reference), assembled.learner
+    state = load_training(own_checkpoint(start).path / TRAINING)
+    for number, (source, saved) in enumerate(matched(start, learner.plan.names, assembled.architectures)):
         learner.load(number, saved.flat, _moments(reference, source, state, learner.scaler(number)))
         if start.optimizer:
             learner.load_optimiser(number, {key: state[f"{source}/{key}"] for key in _OPTIMISER})
@@ -223,9 +209,5 @@ def _moments(reference: str, policy: str, state: StateArrays, wanted: RunningMom
     seen = RunningMoments.from_arrays(f"{policy}/seen", state) if f"{policy}/seen.count" in state else None
     normalised = seen is not None and seen.count > 0
     if normalised != (wanted is not None):
-        does, other = ("true", "false") if normalised else ("false", "true")
-        raise InputError(
-            f"'{reference}' was trained with normalize_observations {does}, this run has {other}: "
-            f"set normalize_observations to {does}."
-        )
+        raise InputError(normalization_differs(reference, saved=normalised))
     return seen if normalised else None

@@ -232,12 +232,11 @@ class NativeWorker:
             check_dataset(found, read_agent_roles(config, spec), spec, options.dataset)
 
     def check_init(self, config: RunConfig, options: BaseModel, spec: EnvSpec, source: InitSource) -> None:
-        """Raise InputError for what another program wrote; shapes are compared when the networks are built."""
-        if source.checkpoint is None:
-            raise InputError(
-                f"'{source.reference}' was not written by Mosaic, and the worker native starts from its own runs "
-                "alone. A zip of Stable-Baselines3: --worker sb3. A checkpoint of RLlib: --worker rllib."
-            )
+        """Raise InputError for what another worker or program wrote, and for networks unlike those of this run."""
+        from mosaic.learners.agent_roles import read_agent_roles
+        from mosaic.workers.native.start import check_fits
+
+        check_fits(config, options, spec, read_agent_roles(config, spec), source)
 
     def complete(self, config: RunConfig, options: BaseModel, spec: EnvSpec) -> tuple[RunConfig, BaseModel]:
         """Fill in limits, envs, engine and everything that follows from them."""
