@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +20,7 @@ from mosaic.config.sections import DEFAULT_TIMESTEPS, EnvironmentConfig
 from mosaic.core.ids import AgentID
 from mosaic.core.seeding import child_seed
 from mosaic.envs.env import EnvSpec
-from mosaic.models.weights_file import check_finite
+from mosaic.models.weights_file import NotFiniteError, check_finite
 from mosaic.policies.controller import PolicyController, PolicyRequest, default_sampling
 from mosaic.store.checkpoints import PolicyEntry
 from mosaic.store.policies.init_source import find_init
@@ -88,10 +89,11 @@ class Sb3Training:
         tally, began_s = self._assembly.tally, perf_counter()
         env_s = tally.env_s
         self._expect_decisions()
-        learn = self._collect()
-        collected_s = perf_counter()
-        if learn is not None:
-            learn()
+        with finite_numbers(self._model):
+            learn = self._collect()
+            collected_s = perf_counter()
+            if learn is not None:
+                learn()
         self._learning_s += perf_counter() - collected_s
         self._inference_s += collected_s - began_s - (tally.env_s - env_s)
         self._iteration += 1
@@ -253,10 +255,32 @@ class Sb3Training:
 _NAMES: Mapping[str, str] = {"policy_gradient_loss": "policy_loss"}
 
 
-def _learner_values(model: Any) -> dict[str, float]:
-    """Return what the last updates logged, and forget it; raise if the network is not finite any more."""
+@contextmanager
+def finite_numbers(model: Any) -> Iterator[None]:
+    """Raise NotFiniteError for numbers that torch refuses as parameters of a distribution: its message prints them."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("Expected parameter "):
+            raise
+        try:
+            _check_weights(model)
+        except NotFiniteError as found:
+            raise found from error
+        raise NotFiniteError(
+            f"After {model.num_timesteps:,} steps the outputs of the network are not finite, though its weights are: an "
+            "observation of the env was NaN or infinite, which mosaic check ENV finds."
+        ) from error
+
+
+def _check_weights(model: Any) -> None:
     for name, tensor in model.policy.state_dict().items():
         check_finite(tensor.detach().cpu().numpy(), f"After {model.num_timesteps:,} steps the weights '{name}'")
+
+
+def _learner_values(model: Any) -> dict[str, float]:
+    """Return what the last updates logged, and forget it; raise if the network is not finite any more."""
+    _check_weights(model)
     values: dict[str, float] = {}
     for key, value in model.logger.name_to_value.items():
         section, _, name = key.partition("/")
