@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from mosaic.core.errors import InputError
+from mosaic.store.index.summary import last_metrics
 from mosaic.workers.registry import parse_params
 from mosaic.workers.resolution import resolve
 from mosaic.workers.script.output import ScriptProgress
@@ -342,3 +343,22 @@ def test_a_policy_configuration_is_the_programs_own_business():
     config = run_config("script", {"command": "true"}, policy_configuration="self_play")
     with pytest.raises(InputError, match="script has no policy configuration 'self_play'"):
         resolve(config)
+
+
+def test_a_reward_without_env_steps_is_the_runs_result_with_an_alert(tmp_path):
+    lines = ['@METRIC {"env_steps": 10, "episode_reward_mean": 1}', *['@METRIC {"episode_reward_mean": 7.5}'] * 3]
+    host = run(script(tmp_path, python("import sys\nfor line in sys.argv[1:]: print(line)", *lines)))
+    (alert,) = host.events("alert")
+    assert "has episode_reward_mean and no env_steps: it counts at the last ones, 10. Print both" in alert["message"]
+    found = last_metrics(host.folder.metrics)
+    assert (found.env_steps, found.episode_reward_mean) == (10, 7.5)
+
+
+def test_env_steps_that_fall_are_refused_with_an_alert(tmp_path):
+    lines = [f'@METRIC {{"env_steps": {steps}, "episode_reward_mean": {steps}}}' for steps in (10, 5, 4, 12)]
+    host = run(script(tmp_path, python("import sys\nfor line in sys.argv[1:]: print(line)", *lines)))
+    assert [event["env_steps"] for event in host.events("iteration")] == [10, 12]
+    first, last = host.events("alert")
+    assert "env_steps fell from 10 to 5, and they count all steps of the run so far" in first["message"]
+    assert last["malformed_lines"] == 2
+    assert last_metrics(host.folder.metrics).env_steps == 12

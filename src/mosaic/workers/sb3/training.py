@@ -268,8 +268,8 @@ def finite_numbers(model: Any) -> Iterator[None]:
         except NotFiniteError as found:
             raise found from error
         raise NotFiniteError(
-            f"After {model.num_timesteps:,} steps the outputs of the network are not finite, though its weights are: an "
-            "observation of the env was NaN or infinite, which mosaic check ENV finds."
+            f"After {model.num_timesteps:,} steps the outputs of the network are not finite, though its weights are: "
+            "an observation of the env was NaN or infinite, which mosaic check ENV finds."
         ) from error
 
 

@@ -54,6 +54,7 @@ class LineSplitter:
 
 
 _EPISODES = 100  # averaged for the reward if a program reports single episodes only
+_TRAINING = ("iteration", "episode")  # kinds whose env steps only rise
 _LAST_LINES = 20  # shown in the message of a failure
 _SHOWN = 10  # malformed lines explained in the log; further ones are only counted
 
@@ -66,8 +67,9 @@ class Listener:
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
         self._malformed, self._understood = 0, 0
         self._last_error = ""
-        self._warned: set[str] = set()
+        self._alerted: set[str] = set()
         self._score = ScriptProgress()
+        self._began_at = 0 if context.resume_from is None else context.resume_from.env_steps
 
     def hear(self, stream: Stream, chunk: bytes) -> None:
         for line in self._splitters[stream].feed(chunk):
@@ -104,6 +106,8 @@ class Listener:
         """Store a metric line and return whether it was one. Malformed ones belong in the log."""
         try:
             event = _parse(line)
+            if event is not None:
+                self._check_steps(event)
         except MalformedMetricError as error:
             self._malformed += 1
             self._last_error = str(error)
@@ -116,6 +120,29 @@ class Listener:
         self._context.report(**event)
         self._score.add(event)
         return True
+
+    def _check_steps(self, event: dict[str, Any]) -> None:
+        """Refuse env steps that fall, and place a reward without any at the last; each raises an alert, once."""
+        reached, steps = self._score.env_steps, event.get("env_steps")
+        if event["kind"] not in _TRAINING:
+            return
+        if steps is not None and steps < reached:
+            fallen = f"env_steps fell from {reached:,} to {steps:,}, and they count all steps of the run so far"
+            self._alert_once("fallen", f"{MARK} lines of the program are refused: {fallen}.")
+            raise MalformedMetricError(f"{fallen}.")
+        if steps is None and event.get("episode_reward_mean") is not None:
+            event["env_steps"] = max(reached, self._began_at)
+            self._alert_once(
+                "stepless",
+                f"A {MARK} line of the program has episode_reward_mean and no env_steps: it counts at the last ones, "
+                f'{event["env_steps"]:,}. Print both in one line: {MARK} {{"env_steps": …, "episode_reward_mean": …}}',
+            )
+
+    def _alert_once(self, what: str, message: str) -> None:
+        if what not in self._alerted:
+            self._alerted.add(what)
+            log(message)
+            self._context.report(kind="alert", message=message)
 
     def _is_checkpoint(self, line: OutputLine) -> bool:
         """Save the checkpoint that a line announces; one that cannot be saved is logged and raises an alert."""
@@ -137,10 +164,7 @@ class Listener:
 
     def _warn(self, warning: str) -> None:
         """Log and alert once per warning: a program saves many times."""
-        if warning not in self._warned:
-            self._warned.add(warning)
-            log(warning)
-            self._context.report(kind="alert", message=warning)
+        self._alert_once(warning, warning)
 
 
 class ScriptProgress:

@@ -41,7 +41,8 @@ class MosaicTuneCallback(Callback):
         name, told = str(trial), result_fields(result)
         rewards = [last["reward"] for last in self._last.values() if last["reward"] is not None]
         reward = told.get("episode_reward_mean")
-        self._last[name] = {"steps": told.get("env_steps", 0), "reward": reward}
+        before = self._last[name]["steps"] if name in self._last else 0  # a trial that goes back has taken its steps
+        self._last[name] = {"steps": max(before, told.get("env_steps", 0)), "reward": reward}
         best = max([*rewards, *([] if reward is None else [reward])], default=None)
         shown = list(self._last).index(name) < MOST
         emit_metric(
