@@ -99,7 +99,7 @@ def _converted(
     config = EnvironmentConfig.model_validate({"env_id": environment})
     with closing(make_env(config)) as env:
         request = PolicyRequest(f"checkpoint:{found.path}", env.spec, env.spec.possible_agents)
-        spaces = spec_spaces(env.spec)  # with them nobody has to make the env, which no checkpoint may name as code
+        spaces = spec_spaces(env.spec)  # with them the env, perhaps code, need not be made again
     folder = RunFolder(home / "runs" / found.path.stem)
     folder.path.mkdir(parents=True)
     entries: dict[str, PolicyEntry] = {}

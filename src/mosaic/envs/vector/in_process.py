@@ -53,11 +53,11 @@ class PythonVector:
         )
         self.steps = np.zeros(len(envs), np.int64) if steps is None else steps
         self.steps.fill(1)
-        self._envs, self._others, self._first = tuple(envs), others, first
+        self._envs, self._others = tuple(envs), others
         self.ended_infos: list[EndedInfo] = []
         rows = len(self.shape.agents)
-        self._slots = [
-            _slot(
+        self._slots = {
+            first + e: _slot(
                 env,
                 self.shape,
                 part_of(every, self.shape, e, e + 1),
@@ -67,27 +67,26 @@ class PythonVector:
                 self.steps[e : e + 1],
             )
             for e, env in enumerate(envs)
-        ]
-        self._ahead = [(e, s) for e, s in enumerate(self._slots) if isinstance(s, TurnSlot) and s.sends_ahead]
+        }
+        self._ahead = [(e, s) for e, s in enumerate(self._slots.values()) if isinstance(s, TurnSlot) and s.sends_ahead]
 
     def reset(self, seed: int) -> None:
         self.term.fill(0)
         self.trunc.fill(0)
         self.ended_infos.clear()
-        for index, slot in enumerate(self._slots, self._first):
+        for index, slot in self._slots.items():
             slot.begin(episode_seeds(seed, index))
 
     def step(self, act: NDArray[np.float32]) -> None:
         self.term.fill(0)
         self.trunc.fill(0)
         self.ended_infos.clear()
-        index, grouped = self._first, act.reshape(len(self._slots), -1, self.shape.parts)
+        index, grouped = next(iter(self._slots)), act.reshape(len(self._slots), -1, self.shape.parts)
         try:
             for number, sender in self._ahead:
                 sender.send(grouped[number])
-            for slot, rows in zip(self._slots, grouped, strict=True):
+            for (index, slot), rows in zip(self._slots.items(), grouped, strict=True):  # noqa: B007 - the note names it
                 slot.step(rows)
-                index += 1
         except Exception as error:
             error.add_note(f"This came from {self._envs[0].spec.env_id}, env number {index} of the vector.")
             raise

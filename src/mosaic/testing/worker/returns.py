@@ -14,7 +14,7 @@ _CAPABILITY = "returns of several agents"
 _FEW_STEPS = 1200
 _CLOSE = 0.5  # an agent that ends early may be ahead by one episode in each env
 _PROMISE = "episode_reward_mean is the mean return of all agents that learn, as in the run's evaluation"
-_STEPS_PROMISE = "env_steps counts the steps of the envs, whoever acts in them"
+_STEPS_PROMISE = "env_steps counts the steps of the envs, whichever agent acts in them"
 
 
 def check_returns(setup: ContractSetup, short: RunConfig) -> list[ContractProof]:

@@ -103,7 +103,7 @@ class Sb3Training:
         env step is only sometimes one; as many of the rest are expected to be as of those so far.
         """
         tally, model = self._assembly.tally, self._model
-        if tally.source.steps_vary and tally.env_steps and model.num_timesteps:
+        if tally.source.steps is not None and tally.env_steps and model.num_timesteps:
             expected = self._env_steps * model.num_timesteps // tally.env_steps
             self._total = model._total_timesteps = max(expected, model.num_timesteps)
 

@@ -25,8 +25,7 @@ class GymVecEnv(DummyVecEnv):
         self.freezes = False
         self.acted, self.acted_count = np.ones(len(envs), bool), len(envs)
         self.finished, self.ended = np.zeros(len(envs), bool), 0
-        self.steps = np.ones(len(envs), np.int64)
-        self.steps_vary = False
+        self.steps = None  # one in every step
 
     def step_wait(self) -> VecEnvStepReturn:
         try:

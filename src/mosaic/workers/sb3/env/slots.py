@@ -35,13 +35,10 @@ class SlotVecEnv(VecEnv):
         self.vector = vector
         shape = vector.shape
         self.envs_count = shape.envs
-        self.agents = shape.agents
         self.freezes = isinstance(vector, CompiledVector)  # whether `draw` may be called later
         self.acted, self.acted_count = np.ones(shape.slots, bool), shape.slots  # slots that acted in the last step
-        self._none = np.zeros(shape.envs, bool)
-        self.finished, self.ended = self._none, 0  # envs and number of slots that did in the last step
-        self.steps = vector.steps if isinstance(vector, CountsSteps) else np.ones(shape.envs, np.int64)  # in that step
-        self.steps_vary = isinstance(vector, CountsSteps)
+        self.finished, self.ended = np.zeros(shape.envs, bool), 0  # envs and number of slots that did in the last step
+        self.steps = vector.steps if isinstance(vector, CountsSteps) else None  # of each env in that step; None: one
         self._ended_infos = vector.ended_infos if isinstance(vector, HasInfos) else []
         self._decode = observation_decoder(observation_space)
         self._act = np.zeros((shape.slots, shape.parts), np.float32)
@@ -49,6 +46,10 @@ class SlotVecEnv(VecEnv):
         super().__init__(shape.slots, observation_space, action_space)
         self._nothing: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         self.reset_infos = self._nothing
+
+    @property
+    def agents(self) -> tuple[AgentID, ...]:
+        return self.vector.shape.agents
 
     def reset(self) -> VecEnvObs:
         self.vector.reset(self._seeds[0] or 0)
@@ -75,7 +76,7 @@ class SlotVecEnv(VecEnv):
         rewards, terminated, truncated = vector.rew[self._rows], vector.term[self._rows], vector.trunc[self._rows]
         dones = (terminated | truncated).astype(bool)
         infos: list[dict[str, Any]] = self._nothing
-        self.finished, self.ended = self._none, int(np.count_nonzero(dones))
+        self.finished, self.ended = np.zeros(self.envs_count, bool), int(np.count_nonzero(dones))
         if self.ended:
             infos, numbers = infos.copy(), dict(self._ended_infos)
             for slot in np.flatnonzero(dones).tolist():

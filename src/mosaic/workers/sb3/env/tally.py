@@ -35,13 +35,12 @@ class TallyVecEnv(VecEnvWrapper):
         self.env_steps = self.agent_steps = self.episodes = 0
         self.env_s = 0.0
         self.numbers = InfoNumbers()
-        self._window = window
         self.recent_returns: dict[AgentID, deque[float]] = {}  # of each agent: in turn-based games some end more often
         self.recent_lengths: deque[int] = deque(maxlen=window)
         self._returns, self._lengths = np.zeros(venv.num_envs), np.zeros(self.envs, np.int64)
         self._paid: NDArray[np.generic] = np.zeros(venv.num_envs)  # rewards of the last step
         self._rewards: list[NDArray[np.generic]] = []  # of the steps that are not in returns and lengths yet
-        self._steps: list[NDArray[np.int64]] = []  # of the envs in the same steps
+        self._steps: list[NDArray[np.int64]] = []  # of the envs in the same steps; none: one in each
 
     def reset(self) -> VecEnvObs:
         self._rewards.clear()
@@ -54,8 +53,11 @@ class TallyVecEnv(VecEnvWrapper):
         began_s, source = perf_counter(), self.source
         _, self._paid, dones, infos = result = self.venv.step_wait()
         self._rewards.append(self._paid)
-        self._steps.append(source.steps.copy() if source.steps_vary else source.steps)
-        self.env_steps += int(source.steps.sum()) if source.steps_vary else self.envs
+        if source.steps is None:
+            self.env_steps += self.envs
+        else:
+            self._steps.append(source.steps.copy())
+            self.env_steps += int(source.steps.sum())
         self.agent_steps += source.acted_count
         if source.ended:
             self._add_up()
@@ -75,7 +77,7 @@ class TallyVecEnv(VecEnvWrapper):
         """Bring returns and lengths up to date."""
         if self._rewards:
             self._returns += np.sum(self._rewards, axis=0, dtype=np.float64)
-            self._lengths += np.sum(self._steps, axis=0)
+            self._lengths += np.sum(self._steps, axis=0) if self._steps else len(self._rewards)
             self._rewards.clear()
             self._steps.clear()
 
@@ -84,7 +86,7 @@ class TallyVecEnv(VecEnvWrapper):
         return self.source.acting(slot // slots)[slot % slots]
 
     def _returns_of(self, agent: AgentID) -> deque[float]:
-        return self.recent_returns.setdefault(agent, deque(maxlen=self._window))
+        return self.recent_returns.setdefault(agent, deque(maxlen=self.recent_lengths.maxlen))
 
     def return_mean(self) -> float | None:
         """Return the mean over the learning agents of the mean of each."""
