@@ -118,7 +118,7 @@ def compare(vector, expected, where):
 )
 def test_the_short_way_to_gymnasium_gives_what_the_env_gives(env_id, options, steps):
     vector = PythonVector([make_env(env_id, **options) for _ in range(3)])
-    assert all(type(slot) is GymSlot for slot in vector._slots)
+    assert all(type(slot) is GymSlot for slot in vector._slots.values())
     envs = [make_env(env_id, **options) for _ in range(3)]
     terminated, truncated = play_beside_the_reference(vector, envs, steps)
     assert truncated > 0 or env_id == "gym/FrozenLake-v1"
@@ -139,7 +139,7 @@ def test_the_short_way_to_gymnasium_gives_what_the_env_gives(env_id, options, st
 )
 def test_every_other_env_gives_its_turns(env_id, options, steps):
     vector = PythonVector([make_env(env_id, **options) for _ in range(2)])
-    assert all(type(slot) is TurnSlot for slot in vector._slots)
+    assert all(type(slot) is TurnSlot for slot in vector._slots.values())
     ends = play_beside_the_reference(vector, [make_env(env_id, **options) for _ in range(2)], steps)
     assert ends.sum() > 0
     vector.close()
