@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard, cast
 
@@ -125,18 +124,21 @@ def _keep(given: object, home: Path, advice: str) -> str:
     """Write the object below the store, once for each content, and return the reference that loads it."""
     import cloudpickle  # type: ignore[import-untyped]
 
+    from mosaic.envs.code_pickles import digest_of, dumps
+
     name = _name_of(given).rpartition(":")[2].rpartition(".")[2]
     name = name if name.isidentifier() else "make"
     module = sys.modules.get(getattr(given, "__module__", ""))
     if module is not None and module.__name__ != "__main__" and getattr(module, "__file__", None) is None:
         cloudpickle.register_pickle_by_value(module)  # made by a program: no other process can import it
     try:
-        written = cloudpickle.dumps(given if callable(given) else _Copies(given))
+        made = given if callable(given) else _Copies(given)
+        written, digest = dumps(made), digest_of(made)
     except Exception as error:
         raise InputError(
             f"This {type(given).__name__} cannot be sent to other processes: {type(error).__name__}: {error}. {advice}"
         ) from error
-    folder = home / "code" / blake2b(written, digest_size=8).hexdigest()
+    folder = home / "code" / digest
     file = folder / f"{name}.py"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
