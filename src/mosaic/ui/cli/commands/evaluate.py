@@ -74,11 +74,13 @@ def evaluate(
     from mosaic.store.demos.recording import record_demo
     from mosaic.ui.cli.options import environment, give_trust
     from mosaic.ui.cli.output import note, print_json, progress
-    from mosaic.ui.cli.recording import by_pattern, camera_for, how_to_watch, watchable
+    from mosaic.ui.cli.recording import by_pattern, camera_for, check_record_folder, how_to_watch, watchable
 
     give_trust(trust)
     if to is not None:
         _check_out(to)
+    if record is not None:
+        check_record_folder(record)
     camera = camera_for(video, fps, min(episodes, video_episodes))
     with (
         camera or nullcontext(),
