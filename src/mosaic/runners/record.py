@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,7 @@ def episode_to_json(episode: Episode) -> JsonObject:
         "policies": dict(episode.policies),
         "changes": [list(change) for change in episode.changes],
         "actions": [{agent: encode(action) for agent, action in actions.items()} for actions in episode.actions],
-        "rewards": [dict(rewards) for rewards in episode.rewards],
+        "rewards": [{agent: _number(reward) for agent, reward in rewards.items()} for rewards in episode.rewards],
         "digests": episode.digests,
         "first_digest": episode.first_digest,
         "ends": {agent: list(end) for agent, end in episode.ends.items()},
@@ -88,6 +89,11 @@ def episode_to_json(episode: Episode) -> JsonObject:
         "reports": [report_to_json(each) for each in episode.reports],
         "notes": [list(note) for note in episode.notes],
     }
+
+
+def _number(reward: float) -> Json:
+    """Return a reward; NaN and infinities, which JSON does not have, as text that is read as a number again."""
+    return reward if math.isfinite(reward) else str(float(reward))
 
 
 def report_to_json(report: StepReport) -> JsonObject:
@@ -233,7 +239,7 @@ def _step(env: Env, turn: Turn, actions: Mapping[AgentID, Action], step: int) ->
 
 def compare(episode: Episode, step: int, turn: Turn) -> Difference | None:
     """Return how the Turn after `step` env steps differs from the recorded one, which must have a digest."""
-    if step and dict(turn.rewards) != dict(episode.rewards[step - 1]):
+    if step and not _same_rewards(turn.rewards, episode.rewards[step - 1]):
         return Difference(step, f"rewards are {dict(turn.rewards)}, recorded were {dict(episode.rewards[step - 1])}")
     if digest(turn) != episode.digests[step]:
         return Difference(step, "observations differ from the record")
@@ -242,3 +248,14 @@ def compare(episode: Episode, step: int, turn: Turn) -> Difference | None:
         asked, recorded = ", ".join(turn.observations) or "no agent", ", ".join(acted)
         return Difference(step, f"{recorded} acted in the record, but {asked} must act now")
     return None
+
+
+def _same_rewards(now: Mapping[AgentID, float], recorded: Mapping[AgentID, float]) -> bool:
+    """Return whether all rewards are equal; NaN counts as equal to NaN here."""
+    return dict(now) == dict(recorded) or (
+        now.keys() == recorded.keys()
+        and all(
+            reward == recorded[agent] or (math.isnan(reward) and math.isnan(recorded[agent]))
+            for agent, reward in now.items()
+        )
+    )

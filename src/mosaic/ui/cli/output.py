@@ -35,8 +35,19 @@ def note(text: str) -> None:
 
 
 def print_json(document: object) -> None:
-    json.dump(document, sys.stdout, ensure_ascii=False, allow_nan=False)
-    sys.stdout.write("\n")
+    """Print a whole document or nothing of it; numbers that are not finite, which JSON does not have, are null."""
+    sys.stdout.write(json.dumps(_finite(document), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _finite(document: object) -> object:
+    match document:
+        case float():
+            return document if math.isfinite(document) else None
+        case dict():
+            return {key: _finite(part) for key, part in document.items()}
+        case list() | tuple():
+            return [_finite(part) for part in document]
+    return document
 
 
 def print_table(
