@@ -40,7 +40,10 @@ class HumanPolicyController:
         space, mask = self._spec.action_spaces[agent], turn.action_masks.get(agent)
         says, names = objection(space), action_names(self._spec, turn, agent)
         while True:
-            text = self._read(f"{agent}, your action ({', '.join(names) or choices(space, mask)}): ").strip()
+            try:
+                text = self._read(f"{agent}, your action ({', '.join(names) or choices(space, mask)}): ").strip()
+            except EOFError as error:  # Ctrl-D ends the game as Ctrl-C does
+                raise KeyboardInterrupt from error
             try:
                 action = names[text] if text in names else parse_action(space, text)
             except ValueError as error:
