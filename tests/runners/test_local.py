@@ -2,6 +2,7 @@
 
 import threading
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -9,7 +10,7 @@ from mosaic import PolicyMapping, make_env
 from mosaic.core.errors import UnknownNameError
 from mosaic.policies.mapping import MappingError
 from mosaic.policies.python import FunctionPolicyController
-from mosaic.runners.local import ControllerError, IllegalActionError, LocalEnvRunner, TimeLimitError
+from mosaic.runners.local import ControllerError, IllegalActionError, LocalEnvRunner, TimeLimitError, play_episode
 from mosaic.testing.toys import Alternating, Fading
 
 TICTACTOE = "classic/tictactoe_v3"
@@ -210,3 +211,29 @@ def test_agents_that_are_born_without_a_name_ahead_get_a_policy():
     episode = LocalEnvRunner(env, {"*": "random"}).run(0, max_steps=300)
     assert len(episode.ends) > 3
     assert set(episode.policies) >= set(episode.ends)
+
+
+class Closes(gymnasium.Env):
+    """Counts how often an env of this class was closed."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
+    closed = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return 1, 2.0, True, False, {}
+
+    def close(self):
+        Closes.closed += 1
+
+
+def test_an_episode_is_played_in_an_env_given_by_its_id_a_class_or_an_object():
+    assert play_episode("gym/CartPole-v1", {"*": "random"}, 3).env_steps > 0
+    Closes.closed = 0
+    made = Closes()
+    played = [play_episode(env, {"*": "random"}) for env in (Closes, lambda: Closes(), made, make_env(made))]
+    assert [episode.returns for episode in played] == [{"agent_0": 2.0}] * 4
+    assert Closes.closed == 2  # the two that were made here

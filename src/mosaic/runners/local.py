@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from time import perf_counter
 from types import FrameType
 from typing import TypeAlias
@@ -16,7 +17,9 @@ from mosaic.core.lazy import Lookup
 from mosaic.core.turn import Action, Turn, digest
 from mosaic.core.user_code import ProcessExitError, describe_exit
 from mosaic.core.version import versions
+from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
+from mosaic.envs.objects import Environment, is_described
 from mosaic.envs.spaces import objection
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S, PolicyController, Remembers
 from mosaic.policies.mapping import AgentMapping, PolicyMapping
@@ -290,7 +293,7 @@ class LocalEnvRunner:
 
 
 def play_episode(
-    env: Env,
+    env: Environment,
     mapping: AgentMapping | Mapping[str, PolicyID],
     seed: int = 0,
     *,
@@ -298,12 +301,18 @@ def play_episode(
     controllers: dict[PolicyID, PolicyController] | None = None,
     screen: Screen | None = None,
 ) -> Episode:
-    """Play and record one episode, for example `play_episode(env, {"player_1": "minimax", "player_2": "random"})`."""
-    runner = LocalEnvRunner(env, mapping, seed=seed, controllers=controllers, screen=screen)
-    try:
+    """Play and record one episode, for example `play_episode(env, {"player_1": "minimax", "player_2": "random"})`.
+
+    `env` is an id, an env object, or a class or function that makes one; an env that is made here is closed.
+    """
+    made = make_env(env)
+    ours = is_described(env) or (callable(env) and made is not env)
+    with ExitStack() as stack:
+        if ours:
+            stack.callback(made.close)
+        runner = LocalEnvRunner(made, mapping, seed=seed, controllers=controllers, screen=screen)
+        stack.callback(runner.controllers.close)
         return runner.run(seed, max_steps=max_steps, digests=True)
-    finally:
-        runner.controllers.close()
 
 
 def _interruption(error: BaseException) -> BaseException:
