@@ -15,7 +15,7 @@ from mosaic.evaluation.evaluate import Evaluation, evaluate
 from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.run_games import WorkerError, distinct_seeds, portable
 from mosaic.policies.mapping import FunctionMapping, MappingError
-from mosaic.runners.local import ControllerError
+from mosaic.runners.local import ControllerError, EnvFailedError
 from mosaic.runners.record import load_episode
 from tests.evaluation.evaluation_toys import OddError
 
@@ -269,7 +269,7 @@ def test_errors_of_controllers_arrive_as_they_are() -> None:
 
 
 def test_foreign_errors_bring_their_traceback() -> None:
-    with pytest.raises(ZeroDivisionError, match="the line is broken") as caught:
+    with pytest.raises(EnvFailedError, match=r"Line failed in step 0 .*: ZeroDivisionError: the line is") as caught:
         evaluate(line(failure="plain"), {"*": "random"}, episodes=4, num_env_runners=2)
     (note,) = caught.value.__notes__
     assert note.startswith("In the process that played the episode:\nTraceback")
@@ -277,9 +277,10 @@ def test_foreign_errors_bring_their_traceback() -> None:
 
 
 def test_errors_that_cannot_travel_are_named() -> None:
-    with pytest.raises(OddError) as caught:
+    with pytest.raises(EnvFailedError, match="OddError: an odd error") as caught:
         evaluate(line(failure="odd"), {"*": "random"}, episodes=1)
-    travelled = pickle.loads(pickle.dumps(portable(caught.value)))
+    assert isinstance(caught.value.__cause__, OddError)
+    travelled = pickle.loads(pickle.dumps(portable(caught.value.__cause__)))
     assert isinstance(travelled, WorkerError)
     assert str(travelled) == "OddError: an odd error"
     assert "evaluation_toys.py" in travelled.__notes__[0]

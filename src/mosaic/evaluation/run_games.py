@@ -34,9 +34,9 @@ class WorkerError(MosaicError):
 def portable(error: Exception) -> Exception:
     """Return the error, or a substitute where it cannot be pickled.
 
-    Unexpected errors carry the traceback of their own process as a note.
+    Unexpected errors, and those that have a cause, carry the traceback of their own process as a note.
     """
-    if not isinstance(error, MosaicError):
+    if not isinstance(error, MosaicError) or error.__cause__ is not None:
         lines = "".join(traceback.format_exception(error))
         error.add_note(f"In the process that played the episode:\n{lines}")
     if _survives(error):

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TypeAlias
 
 from mosaic.core.episode import End, Episode, PolicyChange, StepReport, plain_report
-from mosaic.core.errors import FormatError, MosaicError
+from mosaic.core.errors import FormatError, MosaicError, describe_error
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.lazy import Lookup
 from mosaic.core.turn import Action, Turn, digest
@@ -87,6 +87,10 @@ class Watch:
             raise TimeLimitError(f"did not return within its time limit of {limit_s:g} s")
 
 
+class EnvFailedError(MosaicError):
+    """Error in the code of an env while an episode was played."""
+
+
 class ControllerError(MosaicError):
     """Failure of a controller; no other policy plays in its place."""
 
@@ -142,7 +146,7 @@ class LocalEnvRunner:
         The steps of `opening`, recorded with the same seed, are taken first, as they were; the policies act after them.
         """
         env, controllers, screen = self.env, self.controllers, self._screen
-        turn = env.reset(seed)
+        turn = self._reset(seed)
         if not env.possible_agents:
             self._objections.clear()  # a new episode may give old names new spaces
         controllers.begin(seed, episode, env.possible_agents or tuple(turn.rewards))
@@ -176,7 +180,12 @@ class LocalEnvRunner:
                         actions = opening.actions[record.env_steps]
                     else:
                         actions = self._ask(turn, record.env_steps, watch)
-                    turn = env.step(actions)
+                    try:
+                        turn = env.step(actions)
+                    except MosaicError:
+                        raise
+                    except Exception as error:
+                        raise EnvFailedError(_env_failure(env, f"step {record.env_steps}", seed, error)) from error
                     note_actions(actions)
                     note_rewards(turn.rewards)
                     if digests:
@@ -189,6 +198,14 @@ class LocalEnvRunner:
         finally:  # also when it was cut, failed, or the generator was closed
             for agent in [agent for agent in controllers.players if agent not in record.ends]:
                 controllers.forget(agent)
+
+    def _reset(self, seed: int) -> Turn:
+        try:
+            return self.env.reset(seed)
+        except MosaicError:
+            raise
+        except Exception as error:
+            raise EnvFailedError(_env_failure(self.env, "reset", seed, error)) from error
 
     def shot(self, turn: Turn, episode: int) -> Shot:
         """Return the env after this Turn, to be drawn before the next step."""
@@ -313,6 +330,10 @@ def play_episode(
         runner = LocalEnvRunner(made, mapping, seed=seed, controllers=controllers, screen=screen)
         stack.callback(runner.controllers.close)
         return runner.run(seed, max_steps=max_steps, digests=True)
+
+
+def _env_failure(env: Env, where: str, seed: int, error: Exception) -> str:
+    return f"{env.spec.env_id} failed in {where} of the episode with seed {seed}: {describe_error(error)}."
 
 
 def _interruption(error: BaseException) -> BaseException:

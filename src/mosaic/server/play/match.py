@@ -24,7 +24,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
 from mosaic.policies.registry import parse_policy
 from mosaic.runners.live_screen import LiveScreen
-from mosaic.runners.local import LocalEnvRunner
+from mosaic.runners.local import EnvFailedError, LocalEnvRunner
 from mosaic.runners.record import episode_from_json, episode_to_json
 from mosaic.server.play.advice import Advisors
 from mosaic.server.play.clicks import choices
@@ -220,17 +220,16 @@ class Match:
         self._advisors.begin()
         try:
             asked = self._run(runner)
-        except MosaicError as error:
-            if not self._opened.done():
-                raise
-            asked = self._fail(runner, str(error))
         except (Exception, SystemExit) as error:
             if not self._opened.done():
                 raise
+            if isinstance(error, MosaicError) and not isinstance(error, EnvFailedError):
+                return self._fail(runner, str(error)) is not _Next.END
             _log.exception("The env of match %s failed", self.id)
+            cause = error.__cause__ if isinstance(error, EnvFailedError) else error  # the seed is not for all players
             asked = self._fail(
                 runner,
-                f"{episode.known_spec.env_id} failed at step {episode.step}: {type(error).__name__}: {error}",
+                f"{episode.known_spec.env_id} failed at step {episode.step}: {type(cause).__name__}: {cause}",
             )
         return asked is not _Next.END
 
