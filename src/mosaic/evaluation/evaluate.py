@@ -19,7 +19,7 @@ from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
 from mosaic.envs.objects import Environment, is_described, stored_code, stored_environment
 from mosaic.evaluation.reports import ReportedNumber, merged, summarise
-from mosaic.evaluation.results import EpisodeResult, csv_table
+from mosaic.evaluation.results import EpisodeResult, csv_table, return_notes
 from mosaic.evaluation.run_games import check_counts, distinct_seeds, most_steps, play_games
 from mosaic.evaluation.statistics import Estimate, estimate_mean, finite_mean
 from mosaic.evaluation.worker import EvaluationPlan, GameTask, PlayOptions, env_runners_asked
@@ -249,7 +249,7 @@ def evaluate(
         agents=by_agent(results, spec.possible_agents),
         policies=policies,
         episode_results=tuple(results),
-        notes=notes,
+        notes=(*notes, *return_notes(results)),
         wall_time_s=monotonic() - began,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
@@ -113,3 +114,14 @@ def sum_up(
 def finite(value: float) -> float | None:
     """Return None for NaN and infinity, which JSON does not have."""
     return value if math.isfinite(value) else None
+
+
+def return_notes(results: Sequence[EpisodeResult]) -> tuple[str, ...]:
+    """Return a note for every agent with returns that are NaN or infinite: such returns have no mean."""
+    odd = Counter(agent for result in results for agent, value in result.returns.items() if not math.isfinite(value))
+    played = Counter(agent for result in results for agent in result.returns)
+    return tuple(
+        f"the return of {agent} was not finite in {count} of {played[agent]} "
+        f"{'episode' if played[agent] == 1 else 'episodes'}"
+        for agent, count in sorted(odd.items())
+    )

@@ -55,7 +55,9 @@ def _refuse(word):
 def recorded(mosaic, tmp_path):
     """The file of an episode with rewards that are not finite."""
     (tmp_path / "nan_env.py").write_text(NAN_ENV)
-    played = mosaic("evaluate", "python:nan_env.py:Broken", "--agent", "*=random", "--episodes", "1", "--record", "kept")
+    played = mosaic(
+        "evaluate", "python:nan_env.py:Broken", "--agent", "*=random", "--episodes", "1", "--record", "kept"
+    )
     assert played.code == 0, played.err
     return tmp_path / "kept" / "000000.json"
 
@@ -81,3 +83,12 @@ def test_files_with_the_words_of_python_are_still_read_and_other_rewards_differ(
     differs = mosaic("replay", str(recorded), "--json", "--trust")
     assert differs.code == 1
     assert json.loads(differs.out, parse_constant=_refuse)["differs_at"] == 3
+
+
+def test_an_evaluation_says_which_returns_were_not_finite(mosaic, recorded):
+    words = ("evaluate", "python:nan_env.py:Broken", "--agent", "*=random", "--episodes", "4")
+    said = "the return of agent_0 was not finite in 4 of 4 episodes"
+    assert said in mosaic(*words).err
+    cut = mosaic(*words, "--json", "--max-steps", "2")
+    assert (json.loads(cut.out)["notes"], cut.err) == ([], "")
+    assert said in json.loads(mosaic(*words, "--json", "--max-steps", "3").out)["notes"]
