@@ -98,7 +98,9 @@ def test_a_class_of_a_notebook_is_unchanged_after_it_was_evaluated_and_trained(n
 
 
 def test_a_loaded_class_is_a_new_one_with_the_same_meaning(notebook):
-    loaded = pickle.loads(dumps([notebook.Own, notebook.Base, notebook.Move, notebook.Place, notebook.Kept, notebook.T]))
+    loaded = pickle.loads(
+        dumps([notebook.Own, notebook.Base, notebook.Move, notebook.Place, notebook.Kept, notebook.T])
+    )
     own, base, move, place, kept, variable = loaded
     assert own is not notebook.Own and issubclass(own, base) and not issubclass(own, notebook.Base)
     assert [(each.name, each.value) for each in move] == [("STAY", 0), ("GO", 1)] and move(1) is move.GO

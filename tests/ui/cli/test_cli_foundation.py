@@ -10,6 +10,7 @@ import pytest
 
 from mosaic.config.export import ExportTarget
 from mosaic.config.sections import PolicyConfiguration, Runtime, TrainingConfig
+from mosaic.core.errors import InputError, MosaicError
 from mosaic.learners.probes import ALGORITHMS
 from mosaic.runs.tuning.plan import Mode, Scheduler
 from mosaic.ui.cli import options
@@ -258,9 +259,24 @@ def test_debug_shows_the_traceback():
     answer = subprocess.run(
         [sys.executable, "-m", "mosaic", "envs", "nothing", "--debug"], capture_output=True, text=True, check=False
     )
-    assert answer.returncode != 0
+    assert answer.returncode == 2  # as without it
     assert "Traceback" in answer.stderr
     assert "UnknownNameError" in answer.stderr
+
+
+@pytest.mark.parametrize(("error", "code"), [(InputError("no"), 2), (MosaicError("no"), 1), (OSError("no"), 1),
+                                             (ModuleNotFoundError("no", name="no"), 2), (KeyError("no"), 1)])  # fmt: skip
+def test_debug_keeps_the_exit_code(mosaic, monkeypatch, error, code):
+    def fail(*_):
+        raise error
+
+    words = ("evaluate", "gym/CartPole-v1", "--agent", "*=random", "--episodes", "1")
+    monkeypatch.setattr("mosaic.evaluation.evaluate.make_env", fail)
+    plain, shown = mosaic(*words), mosaic(*words, "--debug")
+    assert (plain.code, shown.code) == (code, code)
+    assert "Traceback" not in plain.err
+    assert "Traceback" in shown.err
+    assert type(error).__name__ in shown.err
 
 
 def test_help_and_version(mosaic):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from copy import copy
@@ -121,14 +122,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except MosaicError as error:
         if _reader_has_gone(error):
             code = _leave_quietly()
-        elif debug:
-            raise
         else:
-            code = _complain(str(error), error.exit_code, as_json)
+            code = _fail(error, str(error), error.exit_code, as_json, debug)
     except ModuleNotFoundError as error:
-        if debug:
-            raise
-        code = _complain(_missing_text(error), 2, as_json)
+        code = _fail(error, _missing_text(error), 2, as_json, debug)
     except UsageError as error:
         code = _complain(_usage_text(error), 2, as_json)
     except (KeyboardInterrupt, typer.Abort):
@@ -136,14 +133,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         code = _leave_quietly()
     except OSError as error:
-        if debug:
-            raise
-        code = _complain(f"{error.filename or 'The output'}: {error.strerror or error}.", 1, as_json)
+        code = _fail(error, f"{error.filename or 'The output'}: {error.strerror or error}.", 1, as_json, debug)
     except Exception as error:
-        if debug:
-            raise
         text = f"Mosaic failed: {type(error).__name__}: {error}\nType the same command with --debug to see where."
-        code = _complain(text, 1, as_json)
+        code = _fail(error, text, 1, as_json, debug)
     if code == 130 and not as_json:
         print("\nStopped.", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
@@ -164,6 +157,14 @@ def _mention_compiling() -> None:
     from mosaic.ui.cli.output import note
 
     note("Compiling machine code, once after an installation or upgrade …")
+
+
+def _fail(error: Exception, text: str, code: int, as_json: bool, debug: bool) -> int:
+    """Explain an error, or show its traceback, which ends with the same text, under --debug."""
+    if not debug:
+        return _complain(text, code, as_json)
+    traceback.print_exception(error)
+    return code
 
 
 def _complain(text: str, code: int, as_json: bool) -> int:
