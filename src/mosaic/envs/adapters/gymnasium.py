@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import NoReturn, SupportsFloat, cast
 
 import gymnasium
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 from numpy.typing import NDArray
 
-from mosaic.core.errors import MissingExtraError
+from mosaic.core.errors import MissingExtraError, shown
 from mosaic.core.ids import AgentID
 from mosaic.core.plugins import install_line
 from mosaic.core.turn import Action, Observation, Turn
@@ -78,7 +78,7 @@ class GymnasiumEnv:
         if len(actions) != 1 or AGENT not in actions:
             raise ValueError(f"Actions for {sorted(actions)}, but ['{AGENT}'] must act.")
         observation, reward, terminated, truncated, info = self.env.step(actions[AGENT])
-        rewards, infos, mask = {AGENT: float(reward)}, {AGENT: info}, None
+        rewards, infos, mask = {AGENT: as_reward(reward)}, {AGENT: info}, None
         if self._masked:
             observation, mask = split(observation, info, self._read_mask)
         observation = self._keep(observation)
@@ -100,6 +100,15 @@ class GymnasiumEnv:
     def close(self) -> None:
         with keep_pygame():
             self.env.close()  # type: ignore[no-untyped-call]
+
+
+def as_reward(given: object) -> float:
+    """Return a reward of a foreign env as Python's float; refuse text, which `float` would read."""
+    if isinstance(given, str | bytes | bytearray):
+        raise TypeError(
+            f"the reward is {shown(given)}, a {type(given).__name__} and not a number: return float(reward)"
+        )
+    return float(cast(SupportsFloat, given))
 
 
 def _what_is_missing(error: DependencyNotInstalled) -> str:

@@ -17,6 +17,7 @@ from mosaic.core.ids import AgentID
 from mosaic.core.lazy import Lookup
 from mosaic.core.seeding import SEED_LIMIT
 from mosaic.core.turn import Action, Mask, Observation, Turn
+from mosaic.envs.adapters.gymnasium import as_reward
 from mosaic.envs.adapters.upstream import NO_REPAIRS, Flags, Repairs, UpstreamEnv, keep_pygame, quiet
 from mosaic.envs.env import EnvFacts, EnvSpec
 from mosaic.envs.spaces import inner_space, kept, mask_reader, split, unkept
@@ -115,7 +116,7 @@ class ParallelAdapter(_PettingZooEnv):
         observations, rewards, terminated, truncated, infos = self.env.step(dict(actions))
         # other keys ("common", "__all__") are not agents
         agents = dict.fromkeys((*self._acting, *_named(self.env.agents)))
-        rewards = {agent: float(rewards.get(agent, 0.0)) for agent in agents}
+        rewards = {agent: as_reward(rewards.get(agent, 0.0)) for agent in agents}
         terminated = {agent: bool(terminated.get(agent, False)) for agent in agents}
         truncated = {agent: bool(truncated.get(agent, False)) for agent in agents}
         # if the env returns no observation for a dead agent, its last one is used
@@ -166,7 +167,7 @@ class CycleAdapter(ParallelAdapter):
                 )
             aec.step(actions[agent])
             for other, reward in state.rewards.items():
-                rewards[other] += float(reward)
+                rewards[other] += as_reward(reward)
         ends = self._repairs.ends
         terminations, truncations = ends(state) if ends else (state.terminations, state.truncations)
         terminated = {agent: bool(flag) for agent, flag in terminations.items()}
@@ -208,7 +209,7 @@ class AECAdapter(_PettingZooEnv):
         for agent, reward in state.rewards.items():
             if agent in ended:  # reported before; only its dead step is left
                 continue
-            rewards[agent] = float(reward)  # of this step; `last()` would sum rewards since the agent's own turn
+            rewards[agent] = as_reward(reward)  # of this step; `last()` would sum rewards since the agent's own turn
             terminated[agent], truncated[agent] = bool(terminations[agent]), bool(truncations[agent])
             if terminated[agent] or truncated[agent]:
                 infos[agent] = state.infos[agent]
