@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import TYPE_CHECKING, Unpack
 
-from mosaic.core.errors import InputError, check_keywords
+from mosaic.core.errors import InputError, MosaicError, check_keywords
 from mosaic.core.ids import AgentID, EnvID, Json, JsonObject, PolicyID
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import EnvSpec
@@ -216,6 +216,7 @@ def evaluate(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="mosaic-policies-")))
         mapping, names = _with_saved_objects(mapping, folder)
+        stack.enter_context(_called_by(names))
         add_code_of(mapping)
         if num_env_runners > 1 and not is_described(env):
             env = stored_environment(env, folder)
@@ -279,6 +280,20 @@ def _with_saved_objects(
                 "that it saved."
             )
     return PolicyMapping.of(references), names
+
+
+@contextmanager
+def _called_by(names: Mapping[PolicyID, str]) -> Iterator[None]:
+    """Let errors call policies that were given as objects by their display names, not by temporary files."""
+    try:
+        yield
+    except MosaicError as error:
+        said = str(error)
+        for reference, name in names.items():
+            said = said.replace(reference, name)
+        if said != str(error):
+            error.args = (said,)
+        raise
 
 
 def _renamed(result: EpisodeResult, names: Mapping[PolicyID, str]) -> EpisodeResult:
