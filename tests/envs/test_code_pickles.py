@@ -1,13 +1,10 @@
 """Code of a script or notebook that is sent to other processes: the user's own classes stay as they are."""
 
-import enum
 import os
 import pickle
 import subprocess
 import sys
 import types
-from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 import pytest
 
@@ -102,12 +99,18 @@ def test_a_loaded_class_is_a_new_one_with_the_same_meaning(notebook):
         dumps([notebook.Own, notebook.Base, notebook.Move, notebook.Place, notebook.Kept, notebook.T])
     )
     own, base, move, place, kept, variable = loaded
-    assert own is not notebook.Own and issubclass(own, base) and not issubclass(own, notebook.Base)
-    assert [(each.name, each.value) for each in move] == [("STAY", 0), ("GO", 1)] and move(1) is move.GO
-    assert place(2) == place(2) != place(3) and repr(place(2)) == "Place(at=2)"
-    assert kept.__parameters__ == (variable,) and variable is not notebook.T
+    assert own is not notebook.Own
+    assert issubclass(own, base)
+    assert not issubclass(own, notebook.Base)
+    assert [(each.name, each.value) for each in move] == [("STAY", 0), ("GO", 1)]
+    assert move(1) is move.GO
+    assert place(2) == place(2) != place(3)
+    assert repr(place(2)) == "Place(at=2)"
+    assert kept.__parameters__ == (variable,)
+    assert variable is not notebook.T
     env = own()
-    assert env.reset(seed=3) == (0, {}) and isinstance(env, base)
+    assert env.reset(seed=3) == (0, {})
+    assert isinstance(env, base)
     assert _is_untouched(notebook)
 
 

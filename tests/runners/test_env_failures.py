@@ -50,11 +50,12 @@ class Failing(gymnasium.Env):
 @pytest.mark.parametrize(("where", "named"), [("reset", "reset"), ("step", "step 2")])
 def test_the_error_names_env_seed_and_step_and_has_its_cause(where, named):
     cause = RuntimeError("the motor is too hot")
-    with LocalEnvRunner(mosaic.make_env(Failing(cause, where)), {"*": "random"}) as runner:
-        with pytest.raises(EnvFailedError) as caught:
-            runner.run(17)
+    runner = LocalEnvRunner(mosaic.make_env(Failing(cause, where)), {"*": "random"})
+    with runner, pytest.raises(EnvFailedError) as caught:
+        runner.run(17)
     text = f"failed in {named} of the episode with seed 17: RuntimeError: the motor is too hot."
-    assert str(caught.value).endswith(text) and ":Failing " in str(caught.value)
+    assert str(caught.value).endswith(text)
+    assert ":Failing " in str(caught.value)
     assert caught.value.__cause__ is cause
     assert (caught.value.exit_code, isinstance(caught.value, MosaicError)) == (1, True)
 
@@ -62,9 +63,9 @@ def test_the_error_names_env_seed_and_step_and_has_its_cause(where, named):
 @pytest.mark.parametrize("where", ["reset", "step"])
 def test_errors_of_mosaic_pass_through(where):
     error = InputError("the port is taken")
-    with LocalEnvRunner(mosaic.make_env(Failing(error, where)), {"*": "random"}) as runner:
-        with pytest.raises(InputError) as caught:
-            runner.run(17)
+    runner = LocalEnvRunner(mosaic.make_env(Failing(error, where)), {"*": "random"})
+    with runner, pytest.raises(InputError) as caught:
+        runner.run(17)
     assert caught.value is error
 
 

@@ -44,7 +44,8 @@ def _type_var(variable: TypeVar) -> tuple[Any, ...]:
     make, arguments = cloudpickle.Pickler.dispatch_table[TypeVar](variable)
     if len(arguments) < _TYPE_VAR_ARGUMENTS:
         return make, arguments
-    return make, (*arguments[:-1], _no_id(arguments[-1]))
+    _check_id(arguments[-1])
+    return make, (*arguments[:-1], None)  # without an id nothing is looked up
 
 
 class _Untracked(cloudpickle.Pickler):  # type: ignore[misc]
@@ -57,7 +58,8 @@ class _Untracked(cloudpickle.Pickler):  # type: ignore[misc]
         if not isinstance(given, type) or not isinstance(reduced, tuple) or len(reduced) < _CLASS_PARTS:
             return reduced  # a function, an object, or a class that is imported
         make, (*arguments, tracked, extra), *state = reduced
-        return make, (*arguments, _no_id(tracked), extra), *state
+        _check_id(tracked)
+        return make, (*arguments, None, extra), *state
 
 
 class _Repeatable(_Untracked):
@@ -74,8 +76,8 @@ class _Repeatable(_Untracked):
         return None
 
 
-def _no_id(tracked: object) -> None:
-    """Return the id that makes cloudpickle look nothing up; raise where a release has another form of pickles."""
+def _check_id(tracked: object) -> None:
+    """Raise where a release of cloudpickle has no id in the place in which it is replaced."""
     if not isinstance(tracked, str):
         raise TypeError(
             f"cloudpickle {cloudpickle.__version__} writes classes in a form that this Mosaic does not know; "

@@ -323,7 +323,7 @@ def play_episode(
     `env` is an id, an env object, or a class or function that makes one; an env that is made here is closed.
     """
     made = make_env(env)
-    ours = is_described(env) or (callable(env) and made is not env)
+    ours = is_described(env) or (made is not env and callable(env))
     with ExitStack() as stack:
         if ours:
             stack.callback(made.close)

@@ -264,8 +264,16 @@ def test_debug_shows_the_traceback():
     assert "UnknownNameError" in answer.stderr
 
 
-@pytest.mark.parametrize(("error", "code"), [(InputError("no"), 2), (MosaicError("no"), 1), (OSError("no"), 1),
-                                             (ModuleNotFoundError("no", name="no"), 2), (KeyError("no"), 1)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InputError("no"), 2),
+        (MosaicError("no"), 1),
+        (OSError("no"), 1),
+        (ModuleNotFoundError("no", name="no"), 2),
+        (KeyError("no"), 1),
+    ],
+)
 def test_debug_keeps_the_exit_code(mosaic, monkeypatch, error, code):
     def fail(*_):
         raise error

@@ -1,4 +1,4 @@
-"""Folders of recorded episodes: none is overwritten, and what they hold is JSON, also of rewards that are not finite."""
+"""Folders of recorded episodes: none is overwritten, and they hold JSON also where rewards are not finite."""
 
 import json
 

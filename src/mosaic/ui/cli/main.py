@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _leave_quietly()
     except OSError as error:
         code = _fail(error, f"{error.filename or 'The output'}: {error.strerror or error}.", 1, as_json, debug)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - shown, with its traceback under --debug
         text = f"Mosaic failed: {type(error).__name__}: {error}\nType the same command with --debug to see where."
         code = _fail(error, text, 1, as_json, debug)
     if code == 130 and not as_json:
