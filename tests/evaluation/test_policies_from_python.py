@@ -28,7 +28,6 @@ class Silent:
         pass
 
 
-@pytest.mark.parametrize("num_env_runners", [1, 2])
 @pytest.mark.parametrize(
     ("policy", "text"),
     [
@@ -38,9 +37,17 @@ class Silent:
         (lambda observation, mask: 1 // 0, "policy '<lambda>' for agent 'agent_0' failed: ZeroDivisionError"),
     ],
 )
-def test_an_error_has_the_name_that_results_show(monkeypatch, policy, text, num_env_runners):
+def test_an_error_has_the_name_that_results_show(monkeypatch, policy, text):
+    assert text in _error(monkeypatch, policy, num_env_runners=1)
+
+
+def test_an_error_of_another_process_has_it_too(monkeypatch):
+    assert "policy 'Silent' for agent 'agent_0' failed" in _error(monkeypatch, Silent, num_env_runners=2)
+
+
+def _error(monkeypatch, policy, num_env_runners: int) -> str:
     monkeypatch.setattr(policy, "__module__", "__main__")  # as in a script: stored in a file for the evaluation
     with pytest.raises(MosaicError) as caught:
         mosaic.evaluate("gym/CartPole-v1", {"*": policy}, episodes=2, num_env_runners=num_env_runners)
-    assert text in str(caught.value)
     assert "mosaic-policies-" not in str(caught.value)
+    return str(caught.value)
