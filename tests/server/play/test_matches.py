@@ -236,6 +236,19 @@ def test_a_policy_that_fails_is_named_and_a_restart_goes_on(tmp_path: Path, monk
             seat.until(lambda s: s["step"] == 2)
 
 
+def test_an_env_that_fails_is_named_without_the_seed(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> Turn:
+        raise RuntimeError("the motor is too hot")
+
+    monkeypatch.setattr("mosaic.envs.adapters.gymnasium.GymnasiumEnv.step", fail)
+    with screen(client, open_match(client, "gym/FrozenLake-v1", {"*": "random"})) as seat:
+        seat.until(lambda s: s["phase"] == "failed")
+        assert seat.state["error"] == "gym/FrozenLake-v1 failed at step 0: RuntimeError: the motor is too hot"
+    assert "Traceback" in caplog.text
+
+
 def test_recorded_episodes_are_kept_and_replayed(client: TestClient) -> None:
     match_id = open_match(client, TICTACTOE, {"*": "human"}, record=True)
     with screen(client, match_id) as seat:
