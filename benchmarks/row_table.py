@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from time import perf_counter
 from typing import TypeAlias
 
@@ -17,6 +18,7 @@ from figures import loosen_goals, note_failure, note_skipped, noted
 from ppo_rows.measure import GateFailed, PeerMissing, Plan, Unmeasured
 
 from mosaic.core.errors import MissingExtraError, describe_error
+from mosaic.ui.cli.bench.packages import own_modules
 
 Rows: TypeAlias = Mapping[str, tuple[str, str]]  # name: module and function in its package, and what it shows
 TO_INSTALL = "mosaic bench --with-peers"
@@ -94,7 +96,7 @@ def run_row(name: str, row: Callable[[], object]) -> bool:
         _leave_out(name, str(error), "what it needs")
     except Exception as error:  # noqa: BLE001 - the other rows are still measured
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing is None or missing.partition(".")[0] == "mosaic":
+        if missing is None or missing.partition(".")[0] in own_modules(Path(__file__).parent):
             traceback.print_exc()
             note_failure(name, describe_error(error))
             return False

@@ -27,15 +27,16 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-from figures import at_least, at_most, loosen_goals, note_figure, note_ratio
+from figures import at_least, at_most, loosen_goals, note_figure, note_ratio, note_skipped
 from inference import sb3_model
 from ppo_rows.measure import keep_on, usable_cores
-from row_table import ONE_THREAD
+from row_table import ONE_THREAD, TO_INSTALL
 
 from mosaic.policies.serving.messages import encode
 
@@ -60,6 +61,18 @@ WAYS: dict[str, dict[str, Any]] = {
     "SB3 predict, HTTP": {**PLAIN, "server": "sb3", "way": "http"},
     "RLlib module, HTTP": {**PLAIN, "server": "rllib", "way": "http"},
 }
+
+
+def ways_here() -> dict[str, dict[str, Any]]:
+    """Return the ways whose server can start here; the report says of the others what to type."""
+    if find_spec("ray") is not None:
+        return WAYS
+    reason = f"ray is not installed. Type: {TO_INSTALL}"
+    missing = [what for what, way in WAYS.items() if way["server"] == "rllib"]
+    for what in missing:
+        note_skipped(f"decisions beside {what}", reason, "ray")
+        print(f"{what}: {reason}", flush=True)
+    return {what: way for what, way in WAYS.items() if what not in missing}
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -119,11 +132,13 @@ def main() -> None:
             "sb3": [*plain, "sb3"],
             "rllib": [*plain, "rllib"],
         }
-        places = {key: running.enter_context(server(command, folder, ours)) for key, command in commands.items()}
+        ways = ways_here()
+        started = dict.fromkeys(way["server"] for way in ways.values())
+        places = {key: running.enter_context(server(commands[key], folder, ours)) for key in started}
         token = (folder / "home" / "token").read_text().strip()
         plans = [(1, 0.0), (64, 0.0), (64, PACE_PER_S)]
         for _ in range(rounds):
-            for what, way in WAYS.items():
+            for what, way in ways.items():
                 for clients, pace in plans:
                     if pace and not what.startswith("Mosaic, WebSocket"):
                         continue
@@ -142,7 +157,7 @@ def main() -> None:
     stream = speeds["Mosaic, WebSocket, binary"]
     note_figure("decisions over WebSocket, 64 clients", "/s", stream, at_least(LEAST_PER_S))
     for ours_, words in (("Mosaic, HTTP", "HTTP"), ("Mosaic, WebSocket, binary", "WebSocket")):
-        for what in ("SB3 predict, HTTP", "RLlib module, HTTP"):
+        for what in (what for what, way in ways.items() if way["server"] != "mosaic"):
             note_ratio(f"decisions over {words}, 64 clients", "/s", speeds[ours_], speeds[what], what)
     paced = [row["p99_ms"] for row in found["Mosaic, WebSocket, binary", 64, PACE_PER_S]]
     note_figure(f"p99 over WebSocket, 64 clients at {PACE_PER_S:,.0f}/s", "ms", paced, at_most(MOST_P99_MS))

@@ -1,7 +1,7 @@
 """Peers that run in their own process, with our interpreter or in a virtual environment created for them once.
 
 Scripts of the folder own/ import packages that conflict with ours: `mosaic bench --with-peers` installs those there, in
-the versions that are written here. A peer that was asked for and is not measured is a failure.
+the versions that are written here. Such a peer that was asked for and is not measured is a failure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from figures import note_skipped
 from platformdirs import user_cache_path
-from ppo_rows.measure import Outcome, Plan, Unmeasured, keep_on
+from ppo_rows.measure import Outcome, Plan, Unmeasured, keep_on, raise_if_missing
 
 PACKAGES = {
     "jax": ("jax==0.10.2", "jaxlib==0.10.2", "pgx==2.6.0"),
@@ -49,7 +49,7 @@ def python_of(place: str) -> Path:
     folder = user_cache_path("mosaic") / "benchmark-peers" / place
     python, done = folder / "bin" / "python", folder / ".installed"
     packages = PACKAGES[place]
-    if not done.exists() or done.read_text().split() != list(packages):
+    if not python.exists() or not done.exists() or done.read_text().split() != list(packages):
         print(f"making a virtual environment for {place} in {folder}", flush=True)
         _quietly(sys.executable, "-m", "venv", "--clear", str(folder))
         _quietly(str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages)
@@ -92,9 +92,11 @@ def ask(script: str, *arguments: str, place: str | None = None) -> Outcome:
                 said, wall_s = json.loads(line), perf_counter() - began
         process.wait()
         errors.seek(0)
-        last = errors.read().strip().splitlines()[-1:]
+        last = (errors.read().strip().splitlines() or [""])[-1]
     if said is None:
-        raise Unmeasured(f"{script} ended with {process.returncode}: {' '.join(last)}")
+        if place is None:  # what is missing in an environment of its own is a fault of PACKAGES
+            raise_if_missing(last)
+        raise Unmeasured(f"{script} ended with {process.returncode}: {last}")
     times = {"wall_s": wall_s, "cpu_s": _children_cpu_s() - before}
     return Outcome(**{**times, **said})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
@@ -12,6 +13,8 @@ from typing import NamedTuple
 from figures import at_least as least
 from figures import at_most as most
 from figures import note_figure, note_ratio
+
+from mosaic.core.errors import MissingExtraError
 
 
 class GateFailed(Exception):  # noqa: N818 - an outcome, not an error
@@ -24,6 +27,17 @@ class PeerMissing(Exception):  # noqa: N818
 
 class Unmeasured(Exception):  # noqa: N818
     """The measured process ended before it reported its figures."""
+
+
+def raise_if_missing(last: str) -> None:
+    """Raise again what ended another process, by the last line of its traceback, if it was a package that is missing.
+
+    So what that process needs is left out, as in this one.
+    """
+    if found := re.match(r"ModuleNotFoundError: No module named '([\w.]+)'", last):
+        raise ModuleNotFoundError(f"No module named '{found[1]}'", name=found[1])
+    if found := re.match(r"(?:[\w.]+\.)?MissingExtraError: (.+)", last):
+        raise MissingExtraError(found[1])
 
 
 class Plan(NamedTuple):

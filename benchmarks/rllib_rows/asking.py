@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from ppo_rows.measure import Outcome, Unmeasured, keep_on
+from ppo_rows.measure import Outcome, Unmeasured, keep_on, raise_if_missing
 
 _HERE = Path(__file__).parent
 
@@ -24,6 +24,7 @@ def ask(script: str, question: dict[str, Any], cores: set[int] | None = None) ->
         said = errors.read().strip().splitlines()
     answers = [line for line in ended.stdout.splitlines() if line.startswith("{")]
     if not answers:
+        raise_if_missing(said[-1] if said else "")
         raise Unmeasured(f"{script} ended with {ended.returncode}: {' '.join(said[-3:])}")
     answer: dict[str, Any] = json.loads(answers[-1])
     return answer

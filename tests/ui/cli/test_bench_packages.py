@@ -45,6 +45,12 @@ def test_requirements_are_those_of_all_features_and_of_the_tools_that_benchmarks
     assert packages.foreign_imports(root / "benchmarks") == {"ray", "supersuit_of_1642"}
 
 
+def test_a_copy_of_the_repository_in_a_folder_named_like_that_of_the_peers_has_the_same_imports(root):
+    (copy := root / packages.OWN_PLACES).mkdir()
+    (root / "benchmarks").rename(copy / "benchmarks")
+    assert packages.foreign_imports(copy / "benchmarks") == {"ray", "supersuit_of_1642"}
+
+
 def test_the_report_has_the_versions_of_all_of_them(root):
     assert packages.names(root) == ["msgspec", "torch", "ray", "abacus-of-1642", "SuperSuit-of-1642"]
 

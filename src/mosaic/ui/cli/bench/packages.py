@@ -41,13 +41,18 @@ def missing(root: Path) -> list[str]:
 
 def foreign_imports(folder: Path) -> set[str]:
     """Return the packages, by import name, that benchmarks and peers import into our environment."""
-    imported, files = set[str](), [path for path in folder.rglob("*.py") if OWN_PLACES not in path.parts]
+    files = [path for path in folder.rglob("*.py") if OWN_PLACES not in path.relative_to(folder).parts]
+    imported = set[str]()
     for node in (node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
         imported |= {name.partition(".")[0] for name in names}
-    ours = {"mosaic", *(path.stem for path in [*folder.iterdir(), *folder.glob("*/*.py")])}
-    return imported - ours - set(sys.stdlib_module_names)
+    return imported - own_modules(folder) - set(sys.stdlib_module_names)
+
+
+def own_modules(folder: Path) -> set[str]:
+    """Return the names by which benchmarks import Mosaic and each other: without one of them, the tree is broken."""
+    return {"mosaic", *(path.stem for path in [*folder.iterdir(), *folder.glob("*/*.py")])}
 
 
 def install(root: Path, requirements: list[str]) -> None:
