@@ -32,7 +32,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from figures import at_least, at_most, loosen_goals, note_figure
+from figures import Goal, loosen_goals, note_figure
 from numpy.typing import NDArray
 from row_table import run_row
 
@@ -60,7 +60,7 @@ _CONTEXT = multiprocessing.get_context("spawn")
 
 
 def say(what: str, figure: float, unit: str, limit: float, *, more: bool = False) -> None:
-    note_figure(what, unit, [figure], at_least(limit) if more else at_most(limit))
+    note_figure(what, unit, [figure], Goal("at least" if more else "at most", limit, fixed=unit == "MB"))
     print(f"{what:<58}{figure:>10.4g} {unit:<3}   goal {limit:g}   {figure / limit:.2f} of it")
 
 
@@ -251,9 +251,10 @@ def slow_down(
         slower.append(100 * (spent["on"] / spent["off"] - 1))
     mean, low, high = estimate_mean(slower)
     assert mean is not None and low is not None and high is not None, "an interval needs two repeats or more"  # noqa: PT018
-    who, goal = ("without a viewer", 2) if reader is None else (f"{pictures / watched_s:.0f} pictures/s seen", 6)
+    who, goal = ("without a viewer", 2) if reader is None else ("with a viewer", 6)
+    seen_hz = "" if reader is None else f", which got {pictures / watched_s:.0f} pictures/s"
     load = f"load {getloadavg()[0]:.1f} on {cpu_count()} cores"  # where cores are short, the camera's thread has none
-    print(f"training with {who}: {mean:.2f} % slower, 95 %: {low:.2f} to {high:.2f}, {repeats} repeats, {load}")
+    print(f"training {who}{seen_hz}: {mean:.2f} % slower, 95 %: {low:.2f} to {high:.2f}, {repeats} repeats, {load}")
     say(f"training slow-down, {who}, upper end of 95 %", high, "%", goal)
 
 

@@ -12,6 +12,7 @@ VARIABLE = "MOSAIC_BENCHMARK_FIGURES"
 LOOSER = 2.0
 _loose = False
 _noted = 0
+_above = ""
 
 
 class Goal(NamedTuple):
@@ -49,10 +50,22 @@ def noted() -> int:
     return _noted
 
 
+def _whole(what: str) -> str:
+    """Return the name of a figure for the report: an indented one is of the last that is not.
+
+    Printed lines stand below each other; figures of a report are read and compared one by one.
+    """
+    global _above
+    if what.startswith(" "):
+        return f"{_above}: {what.strip()}" if _above else what.strip()
+    _above = what
+    return what
+
+
 def note_figure(what: str, unit: str, values: Sequence[float], goal: Goal | None = None) -> str:
     """Write down one figure, measured once or in several repeats; return the goal in words and whether it was met."""
     kept = goal if unit in ("", "×") or (goal is not None and goal.fixed) or not _loose else None
-    return _note({"what": what, "unit": unit, "values": list(values)}, kept, median(values))
+    return _note({"what": _whole(what), "unit": unit, "values": list(values)}, kept, median(values))
 
 
 def note_ratio(
@@ -62,7 +75,7 @@ def note_ratio(
     quicker = unit in ("s", "ms", "µs")
     ratios = [theirs / mine if quicker else mine / theirs for mine, theirs in zip(ours, peer, strict=True)]
     beside = {"peer": name, "peer_values": list(peer), "ratios": ratios}
-    return _note({"what": what, "unit": unit, "values": list(ours), **beside}, goal, median(ratios))
+    return _note({"what": _whole(what), "unit": unit, "values": list(ours), **beside}, goal, median(ratios))
 
 
 def note_failure(what: str, reason: str) -> None:

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -51,8 +51,10 @@ QUICK_EVENTS = 100_000
 COMMAND = [sys.executable, "-c", "from mosaic.ui.cli.main import main; main()", "tui"]
 
 
-def show(what: str, value: float, unit: str, limit: float) -> None:
-    note_figure(what, unit, [value], Goal("at most", limit, fixed=unit == "MB"))
+def show(what: str, values: Sequence[float], unit: str, limit: float) -> None:
+    """Print the median of the repeats."""
+    note_figure(what, unit, values, Goal("at most", limit, fixed=unit == "MB"))
+    value = median(values)
     print(f"{what:<44} {value:8.3g} {unit:<3} limit {limit:g}, ratio {value / limit:.2f}", flush=True)
 
 
@@ -119,8 +121,8 @@ def start(home: Path, repeats: int = 5) -> None:
                 raise RuntimeError("the first screen did not appear")
             spent.append(perf_counter() - begun)
             cpu.append(cpu_s(process))
-    show("start to first screen, median", median(spent), "s", 0.8)
-    show("  CPU time until then, median", median(cpu), "s", 0.8)
+    show("start to first screen", spent, "s", 0.8)
+    show("  CPU time until then", cpu, "s", 0.8)
     print(f"  {median(spent) / median(bare):.1f} times a start of Python alone ({median(bare):.3g} s)")
 
 
@@ -149,7 +151,7 @@ def _idle(home: Path, what: str, keys: bytes, seconds: float, limit: float) -> N
         before, begun = cpu_s(process), perf_counter()
         read_for(terminal, seconds)
         share = 100 * (cpu_s(process) - before) / (perf_counter() - begun)
-    show(what, share, "%", limit)
+    show(what, [share], "%", limit)
 
 
 async def _redraws(repeats: int) -> tuple[list[float], list[float]]:
@@ -178,8 +180,8 @@ async def _redraws(repeats: int) -> tuple[list[float], list[float]]:
 
 
 def show_redraws(when: str, spent: list[float], cpu: list[float]) -> None:
-    show(f"redraw of Metrics {when}, p95", 1000 * quantiles(spent, n=20)[-1], "ms", 60.0)
-    show("  CPU time of it, p95", 1000 * quantiles(cpu, n=20)[-1], "ms", 60.0)
+    show(f"redraw of Metrics {when}, p95", [1000 * quantiles(spent, n=20)[-1]], "ms", 60.0)
+    show("  CPU time of it, p95", [1000 * quantiles(cpu, n=20)[-1]], "ms", 60.0)
 
 
 def redraw(home: Path, repeats: int = 100) -> None:
@@ -202,8 +204,8 @@ async def _soak(run: Run, policies: int, events: int) -> None:
         await pilot.pause(2.0)
     size = run.folder.metrics.stat().st_size / 2**20
     print(f"{events:,} events of {policies} policies, {size:,.0f} MB")
-    show("memory while they are written, most", most / 2**20, "MB", 150.0)
-    show("memory after that", me.memory_info().rss / 2**20, "MB", 150.0)
+    show("memory while they are written, most", [most / 2**20], "MB", 150.0)
+    show("memory after that", [me.memory_info().rss / 2**20], "MB", 150.0)
     show_redraws("after that", *await _redraws(40))
 
 

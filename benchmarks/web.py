@@ -170,8 +170,10 @@ def serving(home: Path, port: int = 0) -> Iterator[Server]:
         process.wait(30)
 
 
-def show(what: str, figure: float, unit: str, limit: float | None = None) -> None:
-    note_figure(what, unit, [figure], at_most(limit))
+def show(what: str, figures: Sequence[float], unit: str, limit: float | None = None) -> None:
+    """Print the median of the repeats."""
+    note_figure(what, unit, figures, at_most(limit))
+    figure = median(figures)
     bound = "" if limit is None else f" at most {limit:8,.1f}   ratio {figure / limit:6.3f}"
     print(f"{what:62}{figure:10,.1f} {unit:11}{bound}", flush=True)
 
@@ -197,10 +199,10 @@ def pictures(server: Server, browser: Browser, count: int = 300) -> None:
             page.wait_for_function(f"delays.length >= {count if rate == '120' else count // 3}")
             seconds, spent = perf_counter() - start, sum(server.process.cpu_times()[:2]) - before
             delays = page.evaluate("delays")
-            show(f"pictures of 640×480, {words}", len(delays) / seconds, "pictures/s")
-            show("  from the writer to the canvas, median", median(delays), "ms")
-            show("  from the writer to the canvas, p95", float(np.percentile(delays, 95)), "ms")
-            show("  the server meanwhile", 100 * spent / seconds, "% of a core")
+            show(f"pictures of 640×480, {words}", [len(delays) / seconds], "pictures/s")
+            show("  from the writer to the canvas, median", [median(delays)], "ms")
+            show("  from the writer to the canvas, p95", [float(np.percentile(delays, 95))], "ms")
+            show("  the server meanwhile", [100 * spent / seconds], "% of a core")
             page.close()
     finally:
         writer.terminate()
@@ -218,8 +220,8 @@ def keys(server: Server, browser: Browser, count: int = 200) -> None:
         page.wait_for_selector(f'canvas[data-step="{number}"]')  # no one presses again before seeing it
     delays = page.evaluate("delays")
     page.close()
-    show("key → action → its effect known in the page, median", median(delays), "ms")
-    show("key → action → its effect known in the page, p95", float(np.percentile(delays, 95)), "ms", 30.0)
+    show("key → action → its effect known in the page, median", [median(delays)], "ms")
+    show("key → action → its effect known in the page, p95", [float(np.percentile(delays, 95))], "ms", 30.0)
 
 
 def curves(home: Path, browser: Browser, runs: int = 20, points: int = 100_000, repeats: int = 3) -> None:
@@ -249,9 +251,8 @@ def curves(home: Path, browser: Browser, runs: int = 20, points: int = 100_000, 
                                 context.close()
                         opened(server, known, *sight)
             known.close()
-        print(words)
         for what, seconds in spent.items():
-            show(f"  {what}", median(seconds), "s", 2.0)
+            show(f"{words}, {what}", seconds, "s", 2.0)
 
 
 def _forget_curves(folder: RunFolder) -> None:
@@ -328,7 +329,7 @@ async def _look(server: Server, count: int, seconds: float, path: str, words: st
         spent = sum(server.process.cpu_times()[:2]) - before
         ended = sum(task.done() for task in listening)
         gate(not ended, f"{ended} of {len(listening)} sockets were closed by the server")
-        show(f"{count} idle viewers, {words}", 100 * spent / (perf_counter() - start), "% of a core", 10.0)
+        show(f"{count} idle viewers, {words}", [100 * spent / (perf_counter() - start)], "% of a core", 10.0)
         for task in listening:
             task.cancel()
 

@@ -131,16 +131,23 @@ def _ratio(pairs: Sequence[tuple[float, float]]) -> str:
 
 
 def show_time(
-    what: str, ours: Sequence[Outcome], peer: Sequence[Outcome], name: str, at_least: float | None, cpu: bool = True
+    what: str,
+    ours: Sequence[Outcome],
+    peer: Sequence[Outcome],
+    name: str,
+    at_least: float | None,
+    cpu: bool = True,
+    unit: str = "s",
 ) -> None:
-    """Print median seconds; the ratio says how many times longer the peer takes."""
-    mine, other = median(each.wall_s for each in ours), median(each.wall_s for each in peer)
+    """Print the median times, in "s" or "µs"; the ratio says how many times longer the peer takes."""
     pairs = [(theirs.wall_s, our.wall_s) for our, theirs in zip(ours, peer, strict=True)]
-    times = ([each.wall_s for each in side] for side in (ours, peer))
-    verdict = note_ratio(what, "s", *times, name, least(at_least))
+    in_unit = {"s": 1.0, "µs": 1e6}[unit]
+    times = [[each.wall_s * in_unit for each in side] for side in (ours, peer)]
+    mine, other = map(median, times)
+    verdict = note_ratio(what, unit, *times, name, least(at_least))
     cpu_pairs = [(theirs.cpu_s, our.cpu_s) for our, theirs in zip(ours, peer, strict=True)]
     also = f" (cpu {_ratio(cpu_pairs)})" if cpu else ""
-    _print(what, f"{mine:14.3f} s        {name} {other:.3f} s  ratio {_ratio(pairs)}{also}", verdict)
+    _print(what, f"{mine:14.3f} {unit:<8} {name} {other:.3f} {unit}  ratio {_ratio(pairs)}{also}", verdict)
 
 
 def show_limit(what: str, figures: Sequence[float], unit: str, at_most: float | None) -> None:

@@ -53,8 +53,7 @@ def decision(plan: Plan) -> None:
 
     mine, other = in_turn(plan.repeats, ours, peer)
     show_limit("one decision, 64×64, p50", [each.wall_s * 1e6 for each in mine], "µs", 10)
-    theirs_us = median(each.wall_s for each in other) * 1e6
-    show_time(f"one decision, 64×64, p50 (SB3 predict {theirs_us:.0f} µs)", mine, other, "SB3", 15, cpu=False)
+    show_time("one decision, 64×64, p50", mine, other, "SB3 predict", 15, cpu=False, unit="µs")
 
 
 def _p50(work: Callable[[], Any], count: int) -> Outcome:

@@ -162,9 +162,10 @@ def _time_s(plan: Plan) -> float:
 
 
 def _note(answer: dict[str, Any], what: str, unit: str, reached: float, least: float) -> None:
-    """Write down what was learned, and the time that it took."""
+    """Write down what was learned, and the time and the env steps that it took."""
     note_figure(what, unit, [reached], Goal("at least", least, fixed=True))
-    note_figure(f"  time of its {answer['steps']:,} env steps", "s", [answer["wall_s"]])
+    note_figure("  time until then", "s", [answer["wall_s"]])
+    note_figure("  env steps until then", "env steps", [answer["steps"]])
 
 
 def _show(what: str, answer: dict[str, Any]) -> None:

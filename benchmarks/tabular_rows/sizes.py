@@ -25,8 +25,9 @@ def table_sizes(repeats: int) -> None:
         taken = [1e3 * seconds(lambda t=training: t.advance(1_000_000)) for _ in range(3)]
         entries, size = training.values.size, training.values.nbytes / 2**20
         del training
-        row(f"table of {entries:,} entries ({size:,.3f} MiB): an update", taken, "ns")
-        row("  a read that waits for the one before", _read_ns(entries), "ns")
+        table = f"table of {entries:,} entries ({size:,.3f} MiB)"
+        row(f"{table}: an update", taken, "ns")
+        row(f"{table}: a read that waits for the one before", _read_ns(entries), "ns")
 
 
 def _random_mdp(states: int) -> Mdp:

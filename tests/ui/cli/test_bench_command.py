@@ -8,8 +8,9 @@ import os
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
-from PIL import ImageFont
+from PIL import Image, ImageFont
 
 from mosaic.ui.cli.bench import packages, report
 from mosaic.ui.cli.commands import bench as command
@@ -78,6 +79,16 @@ def test_labels_of_the_picture_have_only_letters_of_its_font_and_fit():
     )
     assert long.startswith("PPO CartPole, 512 compiled envs, env steps/s / ")
     assert (long[-1], font.getlength(long) <= 410) == ("…", True)
+
+
+@pytest.mark.parametrize("bound", [50.0, 0.01])
+def test_the_mark_of_a_goal_is_in_the_picture_also_where_it_is_far_from_every_ratio(tmp_path, bound):
+    figure = {"what": "counting", "peer": "abacus", "ratios": [2.0], "goal": "at least", "bound": bound}
+    report._draw([figure], tmp_path / "drawn.png")
+    with Image.open(tmp_path / "drawn.png") as drawn:
+        dark = (np.asarray(drawn.convert("RGB")) == (27, 36, 48)).all(axis=2)
+    (marks,) = np.nonzero(dark[46:69].all(axis=0))  # as high as the row, which no letter is
+    assert 430 < marks.min() < marks.max() < 430 + 520
 
 
 def test_a_full_disk_ends_no_benchmark_and_the_report_is_tried_again(mosaic, programs, monkeypatch):
@@ -208,6 +219,18 @@ def test_figures_are_written_only_where_they_are_asked_for(tmp_path, monkeypatch
     first, second = report.read_figures(tmp_path / "found", "b")
     assert (first["ratios"], second["failed"]) == ([4.0], "the gate failed")
     assert os.listdir(tmp_path) == ["found"]
+
+
+def test_an_indented_figure_is_reported_with_the_name_that_it_stands_below(tmp_path, monkeypatch):
+    figures = runpy.run_path(str(FIGURES))
+    monkeypatch.setenv(figures["VARIABLE"], str(tmp_path / "found"))
+    figures["note_figure"]("  alone", "s", [1.0])
+    figures["note_ratio"]("start", "s", [1.0], [4.0], "peer")
+    figures["note_figure"]("  in CPU time", "s", [1.0])
+    figures["note_ratio"]("  beside threads", "s", [1.0], [2.0], "peer")
+    figures["note_figure"]("redraw", "s", [1.0])
+    names = [each["what"] for each in report.read_figures(tmp_path / "found", "b")]
+    assert names == ["alone", "start", "start: in CPU time", "start: beside threads", "redraw"]
 
 
 def test_goals_of_the_short_form_leave_room_for_a_slow_machine(tmp_path, monkeypatch):

@@ -200,9 +200,12 @@ found["reward"] = 440.0
 print(run_row("ppo", lambda: learning.ppo(Plan(5, quick=False, with_peers=False))))
 """
     done, figures = ask(text)
-    assert [each["what"] for each in figures] == ["ppo CartPole, mean return", "  time of its 90,000 env steps", "ppo"]
+    reached = "ppo CartPole, mean return"
+    names = [reached, f"{reached}: time until then", f"{reached}: env steps until then", "ppo"]
+    assert [each["what"] for each in figures] == names
+    assert [each["values"] for each in figures[1:3]] == [[30.0], [90_000]]
     assert (figures[0]["values"], figures[0]["bound"], figures[0]["met"]) == ([460.0], 450, True)
-    assert figures[2]["failed"] == "the gate failed: ppo reaches 440.0 of 450 in 30 s", done.stderr
+    assert figures[3]["failed"] == "the gate failed: ppo reaches 440.0 of 450 in 30 s", done.stderr
 
 
 def test_rows_of_tables_name_their_peer_and_keep_goals_of_times(ask):
@@ -223,10 +226,13 @@ ours = [Outcome(100, wall_s, wall_s) for wall_s in (1.0, 1.0, 4.0)]
 peer = [Outcome(100, wall_s, wall_s) for wall_s in (9.0, 2.0, 6.0)]
 show_speed("counting", ours, peer, "abacus")
 show_time("counting", ours, peer, "abacus", None)
+show_time("counting", ours, peer, "abacus", None, unit="µs")
 """
     done, figures = ask(text)
-    assert [sorted(each["ratios"])[1] for each in figures] == [2.0, 2.0]
-    assert [line.partition("ratio ")[2][:15] for line in done.stdout.splitlines()] == ["2.00 (cpu 2.00)"] * 2
+    assert [each["peer_values"] for each in figures[1:]] == [[9.0, 2.0, 6.0], [9e6, 2e6, 6e6]]
+    assert [each["unit"] for each in figures] == ["steps/s", "s", "µs"]
+    assert [sorted(each["ratios"])[1] for each in figures] == [2.0] * 3
+    assert [line.partition("ratio ")[2][:15] for line in done.stdout.splitlines()] == ["2.00 (cpu 2.00)"] * 3
 
 
 def test_speed_does_not_count_where_continuous_control_did_not_learn(ask):
@@ -243,6 +249,19 @@ for seeds in (range(1), range(2)):
     _, figures = ask(text)
     assert figures[0]["ratios"] == [2.0]
     assert figures[1]["failed"] == "the gate failed: a return of 90.0, and 100.0 is the least"
+
+
+def test_repeats_of_the_apps_reach_the_report_and_the_short_form_keeps_goals_of_memory(ask):
+    text = """
+import fastlane, figures, tui
+figures.loosen_goals()
+tui.show("start", [0.5, 0.9, 0.7], "s", 0.8)
+fastlane.say("memory", 5.0, "MB", 4)
+fastlane.say("wanted()", 5.0, "µs", 4)
+"""
+    done, (start, memory, wanted) = ask(text)
+    assert (start["values"], "    0.7 s" in done.stdout) == ([0.5, 0.9, 0.7], True), done.stderr
+    assert (memory["bound"], memory["met"], "bound" in wanted) == (4, False, False)
 
 
 @pytest.mark.parametrize("name", ["runs", "tui", "fastlane"])

@@ -181,6 +181,7 @@ def _draw(figures: Sequence[Document], path: Path) -> None:
     pen = ImageDraw.Draw(picture)
     found = [MedianInterval.of(figure["ratios"]) for figure in figures]
     reach = [value for each in found for value in each if value is not None]
+    reach += [figure["bound"] for figure in figures if "bound" in figure]
     low, high = min(0.5, *reach) * 0.9, max(2.0, *reach) * 1.1
 
     def place(value: float) -> float:
