@@ -49,7 +49,7 @@ def tables() -> None:
             training.advance(20_000)
             gate(training.env_steps < 5_000_000, f"seed {seed}: self-play becomes unbeatable")
         ours.append(1_000_000 / seconds(lambda t=training: t.advance(1_000_000)))
-        peer = SelfPlayPeer(seed)
+        peer = SelfPlayPeer(seed, UNBEATABLE.epsilon, UNBEATABLE.learning_rate, UNBEATABLE.discount_factor)
         peers.append(10_000 / seconds(lambda p=peer: p.train(10_000)))
     note_ratio("tic-tac-toe self-play with a table", "moves/s", ours, peers, "Python", at_least(50))
 

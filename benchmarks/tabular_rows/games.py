@@ -11,7 +11,6 @@ from ppo_rows.measure import gate
 from tabular_rows.peers import ListPeer, NumpyPeer, SelfPlayPeer
 from tabular_rows.rows import row, seconds
 
-from mosaic import evaluate
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.envs.compiled.registry import find_twin
 from mosaic.learners.tabular.optimal import prove
@@ -45,10 +44,16 @@ def against_random(repeats: int) -> None:
 
 
 def self_play(repeats: int) -> None:
-    from open_spiel.python import rl_environment
+    from open_spiel.python import rl_environment, rl_tools
     from open_spiel.python.algorithms import tabular_qlearner
 
     ours, times, peers = [], [], []
+    TwinTraining(GAME, "q_learning", UNBEATABLE, 0).advance(20_000)  # loads or compiles the kernels
+    alike = {
+        "step_size": UNBEATABLE.learning_rate,
+        "discount_factor": UNBEATABLE.discount_factor,
+        "epsilon_schedule": rl_tools.ConstantSchedule(UNBEATABLE.epsilon),
+    }
     for seed in range(repeats):
         training = TwinTraining(GAME, "q_learning", UNBEATABLE, seed)
         spent = 0.0
@@ -58,7 +63,7 @@ def self_play(repeats: int) -> None:
         times.append(spent)
         ours.append(10_000_000 / seconds(lambda t=training: t.advance(10_000_000)))
         env = rl_environment.Environment("tic_tac_toe")
-        agents = [tabular_qlearner.QLearner(player_id=i, num_actions=9) for i in range(2)]
+        agents = [tabular_qlearner.QLearner(player_id=i, num_actions=9, **alike) for i in range(2)]
         peers.append(_open_spiel_speed(env, agents, 4_000))
     row("tic-tac-toe self-play", ours, "moves/s", peers, 1000, name="OpenSpiel")
     row("time to a policy proven unbeatable", [1e3 * each for each in times], "ms", at_most=50)
@@ -177,9 +182,9 @@ def public_command(steps: int = 100_000_000) -> None:
         }
         run = Trainer(Path(home)).submit(config)
         run.wait()
-        ended = next(event for event in run.events() if event["kind"] == "ended")
-        agent_steps = max(event.get("agent_steps", 0) for event in run.events())
         gate(run.state == "finished", f"the run {run.state}: {run.reason}")
-        result = evaluate("classic/tictactoe_v3", {"player_1": "random", "player_2": "random"}, episodes=1)
-        gate(result.to_json()["episodes"] == 1, "games can be played")
-        row(f"{AGAINST}, through a run without its start", [agent_steps / ended["train_s"]], "steps/s")
+        events = list(run.events())
+        ended = next(event for event in events if event["kind"] == "ended")
+        last = [event for event in events if event["kind"] == "iteration"][-1]
+        gate(last["episode_reward_mean"] > 0.8, f"it wins against random: {last['episode_reward_mean']:.2f} of 0.8")
+        row(f"{AGAINST}, through a run without its start", [last["agent_steps"] / ended["train_s"]], "steps/s")

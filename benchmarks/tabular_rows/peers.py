@@ -67,7 +67,10 @@ class NumpyPeer:
 class ListPeer:
     """The same, tuned by hand: only the table is NumPy; the board is a list, states incremental, Python's random."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(
+        self, seed: int, epsilon: float = 0.1, learning_rate: float = 0.1, discount_factor: float = 0.99
+    ) -> None:
+        self.epsilon, self.rate, self.discount = epsilon, learning_rate, discount_factor
         self.table = np.zeros((3**9, 9))
         self.random = Random(seed)
         self.results: list[int] = []
@@ -76,7 +79,7 @@ class ListPeer:
         return any(board[a] == board[b] == board[c] == player for a, b, c in LINES)
 
     def choose(self, state: int, free: list[int]) -> int:
-        if self.random.random() < 0.1:
+        if self.random.random() < self.epsilon:
             return self.random.choice(free)
         values = self.table[state, free]
         best = np.flatnonzero(values == values.max())
@@ -109,8 +112,8 @@ class ListPeer:
                             reward, over = -1.0, True
                         elif not free:
                             over = True
-                target = reward if over else reward + 0.99 * self.table[after, free].max()
-                self.table[state, action] += 0.1 * (target - self.table[state, action])
+                target = reward if over else reward + self.discount * self.table[after, free].max()
+                self.table[state, action] += self.rate * (target - self.table[state, action])
                 done += 1
                 state = after
                 if over:
@@ -130,13 +133,13 @@ class SelfPlayPeer(ListPeer):
             board[action] = mover
             if self.won(board, mover) or len(free) == 1:
                 reward = 1.0 if self.won(board, mover) else 0.0
-                self.table[state, action] += 0.1 * (reward - self.table[state, action])
+                self.table[state, action] += self.rate * (reward - self.table[state, action])
                 self.results.append(int(reward) if mover == 1 else -int(reward))
                 board, state, mover = [0] * 9, 0, 1
                 continue
             mover = 3 - mover
             after = sum(powers[i] * (1 if mark == mover else 2) for i, mark in enumerate(board) if mark)
             free.remove(action)
-            target = -0.99 * self.table[after, free].max()
-            self.table[state, action] += 0.1 * (target - self.table[state, action])
+            target = -self.discount * self.table[after, free].max()
+            self.table[state, action] += self.rate * (target - self.table[state, action])
             state = after
