@@ -101,8 +101,9 @@ def _spread(plan: Plan, policies: str) -> None:
     }  # fmt: skip
     with TemporaryDirectory(prefix="mosaic-benchmark-") as home:
         answer = ask("through_mosaic.py", question | {"most_s": _time_s(plan), "home": home})
-        ours = _mean_return(SPREAD, f"run:{answer['run']}", home)
-    low, high = _mean_return(SPREAD, "random", home), _mean_return(SPREAD, "nearest_landmark", home)
+        ours, low, high = (
+            _mean_return(SPREAD, policy, home) for policy in (f"run:{answer['run']}", "random", "nearest_landmark")
+        )
     share = (ours - low) / (high - low)
     _show(f"simple_spread, {policies}", answer)
     print(f"{'':54}random {low:.1f}, ours {ours:.1f}, nearest_landmark {high:.1f}: {share:.0%} of the way", flush=True)

@@ -22,7 +22,7 @@ from mosaic.workers.registry import load_worker, parse_params  # noqa: E402
 
 
 class TimedContext(WorkerContext):
-    """Context that remembers when the loop asked whether training is over, first and last."""
+    """Context that remembers when the loop first asked whether training is over, and when its last work was done."""
 
     first: tuple[float, float] | None = None
     last = (0.0, 0.0)
@@ -30,10 +30,24 @@ class TimedContext(WorkerContext):
     steps = 0
 
     def done(self, env_steps: int, episodes: int = 0, reward: float | None = None) -> str | None:
-        now = perf_counter(), process_time()
-        self.first, self.last = self.first or now, now
+        self._worked()
+        self.first = self.first or self.last
         self.steps, self.reward = env_steps, float("nan") if reward is None else reward
         return super().done(env_steps, episodes, reward)
+
+    def report(self, **fields: object) -> int:
+        number = super().report(**fields)
+        if fields.get("kind", "iteration") == "iteration":
+            self._worked()
+        return number
+
+    def checkpoint(self, *arguments: Any, **options: Any) -> Path:
+        path = super().checkpoint(*arguments, **options)
+        self._worked()
+        return path
+
+    def _worked(self) -> None:
+        self.last = perf_counter(), process_time()
 
 
 def run(asked: dict[str, Any], home: Path) -> dict[str, float]:
