@@ -36,7 +36,7 @@ def _show(env: str, seen: dict[str, Any]) -> None:
     )
     print(
         f"  driver: unpack {seen['unpack_s'] / steps * 1e6:.1f} µs a step; metrics {aggregate_s(seen) * 1e3:.2f} ms, "
-        f"call {seen['call_s'] * 1e3:.2f} ms a runner; weights {seen['sync_s'] * 1e3:.2f} ms"
+        f"each of two calls {seen['call_s'] * 1e3:.2f} ms a runner; weights {seen['sync_s'] * 1e3:.2f} ms"
     )
     print(
         f"  learner: {steps / seen['update_s']:,.0f} steps/s with all epochs, "
@@ -48,6 +48,14 @@ def _show(env: str, seen: dict[str, Any]) -> None:
 def aggregate_s(seen: Mapping[str, Any]) -> float:
     """Return the driver's time for the metrics of one runner; 0 where it is below what the measurement can tell."""
     return max(0.0, float(seen["aggregate_many_s"] - seen["copy_many_s"]) / MANY)
+
+
+def runner_s(seen: Mapping[str, Any]) -> float:
+    """Return the driver's time for one runner in an iteration: its message, its metrics, and two calls.
+
+    One asks for samples, one sends the weights (`EnvRunnerGroup.sync_weights` calls `set_state` of each runner).
+    """
+    return float(seen["unpack_s"] + aggregate_s(seen) + 2 * seen["call_s"])
 
 
 class Estimate(NamedTuple):
@@ -71,12 +79,14 @@ class Estimate(NamedTuple):
 def estimate(runners: int, seen: dict[str, Any], cores: int | None = None) -> Estimate:
     """Compute an iteration: every runner samples as much as the one did, and the driver works for each of them.
 
-    Every runner has a core of its own, or runners share the cores of a machine that has fewer.
+    Every runner has a core of its own, or runners share the cores of a machine that has fewer. What weights cost was
+    measured with one runner, and contains its call.
     """
+    weights_s = max(0.0, seen["sync_s"] - seen["call_s"])
     return Estimate(
         runners * seen["steps"],
         seen["sample_s"] * max(1.0, runners / (cores or runners)),
-        runners * (seen["unpack_s"] + aggregate_s(seen) + seen["call_s"]) + seen["sync_s"],
+        runners * runner_s(seen) + weights_s,
         runners * seen["update_s"],
     )
 

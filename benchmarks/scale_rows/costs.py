@@ -9,6 +9,7 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
+import gymnasium
 import numpy as np
 from fastlane import LARGE, fastest, picture
 from inference import sb3_model
@@ -23,6 +24,7 @@ from mosaic.store.store import Store
 from mosaic.telemetry.events.reader import read_events
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.telemetry.frames.writer import FrameWriter
+from mosaic.telemetry.pictures.message import encoded
 from runs import fields
 
 EVENTS, CLIENTS = 20_000, 100
@@ -30,7 +32,10 @@ WEIGHTS_BYTES = 100_000
 
 
 def run_costs(folder: Path) -> dict[str, float]:
-    """Measure what a run does beside learning: reports, pictures, checkpoints, its place in the store."""
+    """Measure what a run does beside learning: reports, pictures, checkpoints, its place in the store.
+
+    The picture whose copy is measured is random; that which is drawn and encoded is CartPole's, as a viewer sees it.
+    """
     path = folder / "metrics.jsonl"
     with EventWriter(path, attempt=1) as writer:
         report_s = _seconds(lambda: [writer.report(**fields(index)) for index in range(EVENTS)], 5) / EVENTS
@@ -42,6 +47,11 @@ def run_costs(folder: Path) -> dict[str, float]:
         rgb = picture(LARGE)
         calls: dict[str, Callable[[], object]] = {"publish": lambda: camera.publish(rgb), "wanted": camera.wanted}
         frame_s = fastest(calls, times=20, slices=20)
+    game = gymnasium.make("CartPole-v1", render_mode="rgb_array")
+    game.reset(seed=0)
+    drawn = np.ascontiguousarray(game.render())
+    draw_s, encode_s = _seconds(game.render, 50), _seconds(lambda: encoded(drawn), 20)
+    game.close()  # type: ignore[no-untyped-call]
     store = Store(folder / "home")
     config = parse_run_config({"environment": {"env_id": "gym/CartPole-v1"}, "training": {"worker": "toy"}})
     create_s = _seconds(lambda: store.create(config), 20)
@@ -58,6 +68,8 @@ def run_costs(folder: Path) -> dict[str, float]:
         "read_us": 1e6 * read_s,
         "publish_us": 1e6 * frame_s["publish"],
         "wanted_us": 1e6 * frame_s["wanted"],
+        "draw_us": 1e6 * draw_s,
+        "encode_us": 1e6 * encode_s,
         "checkpoint_ms": 1e3 * _seconds(checkpoint, 20, perf_counter),
         "checkpoint_cpu_ms": 1e3 * _seconds(checkpoint, 20),
         "create_ms": 1e3 * create_s,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any, TypeAlias
 
-from rllib_rows.scale import aggregate_s, estimate
+from rllib_rows.scale import aggregate_s, estimate, runner_s
 
 Costs: TypeAlias = Mapping[str, Any]
 Table: TypeAlias = list[Sequence[str]]
@@ -35,9 +35,17 @@ def where(costs: Costs) -> str:
     loads = ", ".join(f"{part} {load:g}" for part, load in costs["load"].items())
     said = f"Measured on {costs['machine']}; load of the machine before each part: {loads}."
     if days := ", ".join(f"{part} {day}" for part, day in costs.get("at", {}).items()):
-        versions = ", ".join(f"{name} {found}" for name, found in costs["versions"].items())
-        said += f" Days: {days}; with {versions}."
+        said += f" Days: {days}; with {_versions(costs['versions'])}."
     return said
+
+
+def _versions(by_part: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the versions, and the parts that were measured with them where these differ."""
+    parts: dict[str, list[str]] = {}
+    for part, versions in by_part.items():
+        parts.setdefault(", ".join(f"{name} {found}" for name, found in versions.items()), []).append(part)
+    said = {text: f" ({', '.join(names)})" if len(parts) > 1 else "" for text, names in parts.items()}
+    return "; ".join(f"{text}{where}" for text, where in said.items())
 
 
 def parts_table(costs: Costs) -> Table:
@@ -47,7 +55,8 @@ def parts_table(costs: Costs) -> Table:
         ("`report()` of one metric event", f"{run['report_us']:.1f} µs, {run['event_bytes']:,.0f} bytes"),
         ("an event, read by an attached reader", f"{run['read_us']:.1f} µs"),
         ("FastLane: `wanted()` without a viewer", f"{run['wanted_us']:.2f} µs"),
-        ("FastLane: a picture of 640×480", f"{run['publish_us']:.0f} µs"),
+        ("FastLane: the copy of a picture of 640×480", f"{run['publish_us']:.0f} µs"),
+        *pictures_rows(run),
         ("a checkpoint of 100 kB, synced to the disk", f"{run['checkpoint_ms']:.1f} ms by the clock"),
         ("a new run in the store", f"{run['create_ms']:.1f} ms"),
         ("a run read again into the index", f"{run['index_ms']:.1f} ms"),
@@ -59,16 +68,22 @@ def parts_table(costs: Costs) -> Table:
     for key, name in ENVS.items():
         seen = costs["runners"][key]
         steps = seen["steps"]
-        driver_ms = 1e3 * (seen["call_s"] + aggregate_s(seen))
+        driver_ms = 1e3 * (2 * seen["call_s"] + aggregate_s(seen))
         rows += [
             (f"env runner, {name}: samples", f"{steps / seen['sample_s']:,.0f} steps/s"),
             (f"env runner, {name}: its message", f"{seen['message_bytes'] / steps:,.0f} bytes a step"),
             (f"env runner, {name}: memory of its own", f"{seen['resident_bytes'] / 2**20:,.0f} MiB"),
             (f"driver, {name}: unpacks", f"{seen['unpack_s'] / steps * 1e6:.1f} µs a step"),
-            (f"driver, {name}: call and metrics", f"{driver_ms:.2f} ms a runner and iteration"),
+            (f"driver, {name}: calls and metrics", f"{driver_ms:.2f} ms a runner and iteration"),
             (f"learner on one CPU, {name}", f"{steps / seen['update_s']:,.0f} steps/s"),
         ]
     return rows
+
+
+def pictures_rows(run: Costs) -> Table:
+    """Return what else a picture of CartPole costs; older measurements have the copy only."""
+    made = {"draw_us": "a picture of CartPole, drawn", "encode_us": "a picture of CartPole, encoded for viewers"}
+    return [(what, f"{run[key]:,.0f} µs") for key, what in made.items() if key in run]
 
 
 def runners_table(costs: Costs) -> Table:
@@ -102,8 +117,8 @@ def learner_full_at(seen: Costs) -> float:
 
 
 def driver_full_at(seen: Costs) -> float:
-    """Return the number of runners whose messages take the driver as long as one of them samples."""
-    return float(seen["sample_s"] / (seen["unpack_s"] + aggregate_s(seen) + seen["call_s"]))
+    """Return the number of runners that take the driver as long as one of them samples."""
+    return float(seen["sample_s"] / runner_s(seen))
 
 
 def checked_runners(costs: Costs) -> Table:
@@ -164,10 +179,16 @@ def run_table(costs: Costs) -> Table:
     checkpoint = "a checkpoint a minute" if cpu_ms is not None else "a checkpoint a minute, at most: by the clock"
     each = {
         f"{REPORTS_PER_S:g} reports a second, written and read": REPORTS_PER_S * (run["report_us"] + run["read_us"]),
-        f"{PICTURES_PER_S:g} pictures a second, one viewer": PICTURES_PER_S * run["publish_us"],
         checkpoint: CHECKPOINTS_PER_S * (run["checkpoint_ms"] if cpu_ms is None else cpu_ms) * 1e3,
     }
-    each["together"] = sum(each.values())
+    each["together, without a viewer"] = alone = sum(each.values())
+    if pictures_rows(run):
+        picture_us = run["draw_us"] + run["publish_us"] + run["encode_us"]
+        shown = f"{PICTURES_PER_S:g} pictures a second of CartPole, drawn, copied and encoded for a viewer"
+        each[shown] = PICTURES_PER_S * picture_us
+        each["together, with a viewer"] = alone + PICTURES_PER_S * picture_us
+    else:
+        each[f"{PICTURES_PER_S:g} pictures a second, their copy alone"] = PICTURES_PER_S * run["publish_us"]
     rows: Table = [("of one run", "share of a core", "runs that fill one core")]
     return rows + [(what, f"{us / 1e4:.3f} %", f"{1e6 / us:,.0f}") for what, us in each.items()]
 

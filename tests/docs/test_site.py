@@ -241,41 +241,6 @@ def test_the_tables_of_scale_are_those_of_the_measured_costs():
     assert made in (ROOT / "docs" / "scale.md").read_text()
 
 
-def test_no_cost_is_computed_to_be_less_than_nothing():
-    """Copying was measured to take longer than copying and merging, as it does on a busy machine."""
-    code = (
-        "from rllib_rows.scale import aggregate_s\n"
-        "for merged, copied in ((0.037, 0.042), (0.042, 0.037)):\n"
-        "    print(round(1e6 * aggregate_s({'aggregate_many_s': merged, 'copy_many_s': copied}), 3))"
-    )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT / "benchmarks", capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["0.0", "50.0"]
-
-
-def test_a_part_of_the_costs_that_is_measured_again_keeps_the_others_with_their_days():
-    code = (
-        "import sys, scale\n"
-        "from scale_rows.model import where\n"
-        "before = {'machine': '2 cores', 'load': {'run': 1.0, 'server': 1.0}, 'at': {'run': 'Monday'}}\n"
-        "found = {'machine': '2 cores', 'load': {'server': 2.5}, 'at': {'server': 'Friday'}}\n"
-        "found['versions'] = {'ray': '2'}\n"
-        "print(where(before | {'at': {}}))\n"
-        "print(where(scale.joined(before, found)))\n"
-        "scale.machine = lambda: 'a phone'\n"
-        "sys.argv = ['scale.py', '--only', 'server']\n"
-        "scale.main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "benchmarks", capture_output=True, text=True)
-    measured = "Measured on 2 cores; load of the machine before each part: run 1, server"
-    assert done.stdout.splitlines() == [
-        f"{measured} 1.",
-        f"{measured} 2.5. Days: run Monday, server Friday; with ray 2.",
-    ]
-    assert done.returncode == 2
-    assert "and this is a phone: leave out --only" in done.stderr
-
-
 @pytest.mark.slow
 def test_it_builds_without_warnings(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]

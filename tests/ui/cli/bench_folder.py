@@ -1,7 +1,11 @@
-"""Folder of small programs in the place of benchmarks/."""
+"""Folder of small programs in the place of benchmarks/, and small programs beside the modules of benchmarks/."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ from mosaic.ui.cli.bench import packages
 from mosaic.ui.cli.commands import bench as command
 
 FIGURES = Path(command.__file__).parents[5] / "benchmarks" / "figures.py"
+HEAD = f"import sys; sys.path.insert(0, {str(FIGURES.parent)!r}); sys.argv = ['bench']\n"
 PROGRAM = '''"""Speed of counting.
 
 More about it.
@@ -42,6 +47,21 @@ def programs(tmp_path, monkeypatch):
     monkeypatch.setattr(packages, "names", lambda root: ["pytest"])
     monkeypatch.chdir(tmp_path)
     return folder
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """Run a program beside the benchmarks' modules; return its end and the figures that it wrote down."""
+
+    def run(text):
+        found = tmp_path / "figures"
+        environ = {**os.environ, "MOSAIC_BENCHMARK_FIGURES": str(found), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        done = subprocess.run(
+            [sys.executable, "-c", HEAD + text], env=environ, capture_output=True, text=True, cwd=tmp_path
+        )
+        return done, [json.loads(line) for line in (found.read_text().splitlines() if found.exists() else ())]
+
+    return run
 
 
 def program(goal="1.5", does=""):
