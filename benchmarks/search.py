@@ -313,21 +313,23 @@ def main() -> None:
             least = SEARCHED_LONG
         rate = moves_per_minute(options)
         raws, with_search = list[float](), list[float]()
-        for seed in range(given.first_seed, given.first_seed + given.seeds):
-            network, said = train(given.minutes, seed, options, rate)
-            print(f"seed {seed}: {said}", flush=True)
-            if given.save is not None:
-                given.save.mkdir(parents=True, exist_ok=True)
-                save_weights(given.save / f"seed_{seed}.safetensors", network.architecture, network.weights, {})
-            raw, searched = measure(network, boards, optimal, given.games)
-            raws.append(100 * raw)
-            with_search.append(100 * searched)
-            failed += [f"seed {seed}: raw network {raw:.1%}"] if raw < raw_least else []
-            failed += [f"seed {seed}: with search {searched:.1%}"] if searched < least else []
-        goal = Goal("at least", 100 * raw_least, fixed=True)
-        note_figure("optimal moves of the raw network", "%", raws, goal)
-        goal = Goal("at least", 100 * least, fixed=True)
-        note_figure("optimal moves with search in 100 ms", "%", with_search, goal)
+        try:
+            for seed in range(given.first_seed, given.first_seed + given.seeds):
+                network, said = train(given.minutes, seed, options, rate)
+                print(f"seed {seed}: {said}", flush=True)
+                if given.save is not None:
+                    given.save.mkdir(parents=True, exist_ok=True)
+                    save_weights(given.save / f"seed_{seed}.safetensors", network.architecture, network.weights, {})
+                raw, searched = measure(network, boards, optimal, given.games)
+                raws.append(100 * raw)
+                with_search.append(100 * searched)
+                failed += [f"seed {seed}: raw network {raw:.1%}"] if raw < raw_least else []
+                failed += [f"seed {seed}: with search {searched:.1%}"] if searched < least else []
+        finally:  # the seeds before Ctrl-C
+            figures = {"of the raw network": (raws, raw_least), "with search in 100 ms": (with_search, least)}
+            for what, (shares, goal) in figures.items():
+                if shares:
+                    note_figure(f"optimal moves {what}", "%", shares, Goal("at least", 100 * goal, fixed=True))
     if failed:
         sys.exit("failed: " + "; ".join(failed))
 
