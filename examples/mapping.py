@@ -2,7 +2,7 @@
 
 mosaic train mpe/simple_tag_v3 --steps 20000 --agent python:examples.mapping:two_preys \
     --set training.policies.fast.learning_rate=1e-2 --set training.policies.slow.network.hidden='[16]'
-mosaic train classic/tictactoe_v3 --steps 20000 --agent python:examples.mapping:harder_and_harder
+mosaic train classic/tictactoe_v3 --worker native --steps 20000 --agent python:examples.mapping:harder_and_harder
 mosaic train mpe/simple_tag_v3 --steps 20000 --worker rllib --set policies_to_train=python:examples.mapping:in_turns
 """
 

@@ -14,6 +14,7 @@ import pytest
 import mosaic as package
 from mosaic.plugins import MakesPolicies, PolicyController, Shot, Worker, WorkerContext
 from mosaic.testing import check_env
+from mosaic.workers.script.checkpoints import Announcement, ProgramFiles
 from tests.docs.page_kit import Beside
 from tests.docs.pages import PAGES, blocks_of, name_of
 from tests.ui.conftest import mosaic as mosaic  # a fixture
@@ -84,6 +85,11 @@ def recorded_games(beside: Beside) -> Names:
 def script_of_cleanrl(beside: Beside) -> Names:
     layers = [(np.zeros((4, 8)), np.zeros(8)), (np.zeros((8, 2)), np.zeros(2))]
     return {"global_step": 500, "returns": np.ones(3), "layers": layers}
+
+
+def policy_is_announced(names: Names) -> None:
+    """Check the file as the worker does that hears of it."""
+    assert ProgramFiles(names["folder"], Announcement(env_steps=500, policy="policy.safetensors")).policies
 
 
 def policy_server(beside: Beside) -> Names:
@@ -168,7 +174,7 @@ EXAMPLES = {  # the page, and which of its blocks
     ("external.md", 1): Example(lambda beside: {"PolicyClient": package.PolicyClient}, {"HOST:PORT": "127.0.0.1:8642"}),
     ("first-hour.md", 0): Example(afterwards=is_an_env),
     ("imitation.md", 0): Example(recorded_games),
-    ("migrating/cleanrl.md", 0): Example(script_of_cleanrl),
+    ("migrating/cleanrl.md", 0): Example(script_of_cleanrl, {}, policy_is_announced),
     ("plugins.md", 0): Example(lambda beside: {"Protocol": Protocol, "Mapping": Mapping}, {}, same_methods),
     ("plugins.md", 1): Example(worker_parts, {"PolicyEntry(...)": 'PolicyEntry(files=("policy.bin",))'}, trains),
     ("plugins.md", 2): Example(picture),
