@@ -350,7 +350,7 @@ DEFAULT_TIMESTEPS = 1_000_000
 
 
 class TrainingConfig(Section):
-    """Training ends at the first limit that is reached; without any, after a million env steps."""
+    """Training ends at the first limit that is reached; without any, after the preset's steps or a million."""
 
     worker: Annotated[Reference | None, MosaicPicks, AfterValidator(_known_worker)] = Field(
         None,
@@ -360,7 +360,9 @@ class TrainingConfig(Section):
         None, description="One of the worker's algorithms: ppo, dqn, q_learning, …; None uses the worker's default."
     )
     total_timesteps: Steps | None = Field(
-        None, description="Stop after this many environment steps; without any limit: the preset's, else 1,000,000."
+        None,
+        description="Stop after this many environment steps; None: those of the preset, unless `episodes` is set; "
+        "without any limit 1,000,000.",
     )
     episodes: Steps | None = Field(None, description="Stop after this many episodes.")
     stop_reward: float | None = Field(None, description="Stop at this mean episode reward.")

@@ -300,7 +300,7 @@ def test_the_help_of_an_option_is_the_description_of_its_setting(mosaic):
     described = TrainingConfig.model_fields["stop_reward"].description
     assert described is not None
     assert described in words
-    assert "(the preset's, else 1,000,000)" in words
+    assert "(those of the preset, unless `episodes` is set; without any limit 1,000,000)" in words
     for command in ("tune", "runs resume"):
         answer = mosaic(*command.split(), "--help")
         assert answer.code == 0

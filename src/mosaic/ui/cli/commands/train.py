@@ -41,9 +41,7 @@ def train(
     algo: AlgorithmOption = None,
     steps: Annotated[
         int | None,
-        typer.Option(
-            "--steps", min=1, help=setting("training.total_timesteps"), show_default="the preset's, else 1,000,000"
-        ),
+        typer.Option("--steps", min=1, help=setting("training.total_timesteps")),
     ] = None,
     episodes: Annotated[int | None, typer.Option("--episodes", min=1, help=setting("training.episodes"))] = None,
     stop_reward: Annotated[float | None, typer.Option("--stop-reward", help=setting("training.stop_reward"))] = None,
