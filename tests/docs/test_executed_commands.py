@@ -33,7 +33,6 @@ BEFORE = {  # what a page takes for granted
         "mosaic train gym/CartPole-v1",
     ],
     "external.md": ["mosaic serve --allow-programs"],
-    "rllib.md": ["mosaic train gym/CartPole-v1 --name teacher"],
     "sharing.md": ["mosaic train classic/tictactoe_v3"],
     "training.md": ["mosaic play classic/connect_four_v3 --agent '*=random' --seed 0 --record"],
 }
