@@ -207,9 +207,9 @@ def _git(folder: Path, *words: str) -> str | None:
 @cache
 def _has_git() -> bool:
     """Return whether git can be called: Apple's stand-in for it opens a dialog where git is not installed."""
-    if sys.platform != "darwin" or shutil.which("git") != "/usr/bin/git":
-        return True
-    return subprocess.run(["xcode-select", "-p"], capture_output=True, check=False).returncode == 0
+    if sys.platform == "darwin" and shutil.which("git") == "/usr/bin/git":
+        return subprocess.run(["xcode-select", "-p"], capture_output=True, check=False).returncode == 0
+    return True
 
 
 def without_secrets(words: Sequence[str]) -> tuple[str, ...]:
