@@ -69,6 +69,12 @@ def test_a_folder_that_cannot_be_written_is_refused(store, tmp_path):
         store.create(config(checkpoint={"folder": str(tmp_path / "file" / "below")}))
 
 
+def test_a_file_in_the_place_of_the_folder_is_called_one(store, tmp_path):
+    (tmp_path / "own.py").write_text("")
+    with pytest.raises(InputError, match=r"'.*own\.py' is not a folder\. Choose another\."):
+        store.create(config(checkpoint={"folder": str(tmp_path / "own.py")}))
+
+
 def test_it_is_deleted_with_the_run(store, placed, elsewhere):
     delete_run(store, placed)
     assert list(elsewhere.iterdir()) == []

@@ -28,6 +28,8 @@ def place_elsewhere(staged: RunFolder, run_id: str, folder: str) -> None:
         staged.checkpoints.unlink(missing_ok=True)
         staged.checkpoints.symlink_to(target)
     except FileExistsError as error:
+        if not target.parent.is_dir():
+            raise InputError(f"checkpoint.folder: '{target.parent}' is not a folder. Choose another.") from error
         raise InputError(
             f"checkpoint.folder: '{error.filename or target}' already exists, perhaps with the checkpoints of another "
             "run. Choose another folder, or another run_id."

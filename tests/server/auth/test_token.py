@@ -11,6 +11,7 @@ import pytest
 from mosaic.core.errors import InputError, MosaicError
 from mosaic.server.auth.token import ensure_token, read_token, same_secret, token_file
 from mosaic.server.client.address import check_url, find_reference_token, find_token
+from mosaic.server.client.client import Client
 
 
 def test_made_once_for_its_owner_alone(tmp_path: Path) -> None:
@@ -51,6 +52,11 @@ def test_secrets_are_compared_whole() -> None:
     assert not same_secret("abc", "abd")
     assert not same_secret("", "abc")
     assert not same_secret("\udcff", "abc")
+
+
+def test_a_wrong_address_is_named_before_a_token_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"'foo' is not the address of a server\. Type http://HOST:PORT"):
+        Client("foo", home=tmp_path)
 
 
 def test_where_a_token_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

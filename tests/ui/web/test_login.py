@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from mosaic.server.app import create_app
 from mosaic.server.auth.token import COOKIE, ensure_token
 from mosaic.server.context import ServerSettings
-from mosaic.ui.web.app import LoginMiddleware, PageRoute
+from mosaic.ui.web.app import LoginMiddleware, PageRoute, _without_query
 
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
 WRONG = "0" * 43
@@ -33,6 +34,13 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
     app.add_middleware(LoginMiddleware, token=ensure_token(tmp_path), hosts=settings.hosts)
     with TestClient(app, base_url="http://127.0.0.1:8642", follow_redirects=False) as client:
         yield client
+
+
+def test_a_token_in_an_address_without_a_page_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("test of addresses")
+    logger.addFilter(_without_query)
+    logger.warning("http://127.0.0.1:8642/nothing?token=secret not found")
+    assert caplog.messages == ["http://127.0.0.1:8642/nothing not found"]
 
 
 def test_without_a_token_a_person_is_asked_for_it(client: TestClient) -> None:

@@ -71,9 +71,10 @@ class Client:
         self._tunnel: Tunnel | None = None
         if url.startswith("ssh:"):
             self._tunnel, self._token = open_tunnel(url, token)
+            self._root = "http://localhost"
         else:
+            self._root = check_url(url)
             self._token = find_token(url, token, home)
-        self._root = "http://localhost" if self._tunnel else check_url(url)
         transport = httpx.HTTPTransport(
             uds=str(self._tunnel.socket) if self._tunnel else None,
             limits=httpx.Limits(keepalive_expiry=_KEEPALIVE_S),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 import os
+import re
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from importlib import import_module
@@ -166,6 +168,8 @@ def add_pages(app: FastAPI) -> None:
     from nicegui import app as pages_app
     from nicegui import ui
 
+    logging.getLogger("nicegui").addFilter(_without_query)
+
     from mosaic.ui.web.components.layout import PageLayout, Pages
     from mosaic.ui.web.data.facts import Facts
 
@@ -216,6 +220,12 @@ def _views(app: FastAPI, context: ServerContext) -> dict[str, Page]:
         if hasattr(module, "add_routes"):
             module.add_routes(app, context)
     return views
+
+
+def _without_query(record: logging.LogRecord) -> bool:
+    """Remove the query from an address that NiceGUI logs when it has no page for it: it may hold the token."""
+    record.msg = re.sub(r"\?\S*", "", str(record.msg))
+    return True
 
 
 def _explained(page: Page) -> Page:

@@ -256,7 +256,8 @@ def compare(
     else:
         heads = [details.run_id for details in shown]
     rows = [[key, *("–" if value is None else value for value in values)] for key, values in differing.items()]
-    print_table("Settings that differ", ["setting", *heads], rows)
+    if rows:
+        print_table("Settings that differ", ["setting", *heads], rows)
     show_groups(together, pairs)
     show_study(compared, len({group.env for group in made}))
     for caveat in caveats([studied_run(details) for details in shown]):
