@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mosaic.store.errors import DamagedError
+from mosaic.store.errors import DamagedError, StorageError
 from mosaic.store.lock import RunLock, held
 from mosaic.store.staging import discard
 from mosaic.store.state import LIVE, State, read_state, read_written_state
@@ -40,6 +40,13 @@ def test_looking_at_a_lock_takes_nothing_from_anybody(run):
         assert held(run)
     assert not held(run)
     assert RunLock(run).try_acquire()
+
+
+def test_a_lock_that_cannot_be_opened_is_named(run):
+    run.lock.unlink(missing_ok=True)
+    run.lock.mkdir()
+    with pytest.raises(StorageError, match=r"lock' could not be opened: Is a directory\."):
+        RunLock(run).try_acquire()
 
 
 def test_the_kernel_drops_the_lock_of_a_killed_process(run, holder):

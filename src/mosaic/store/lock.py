@@ -10,6 +10,7 @@ import os
 from types import TracebackType
 
 from mosaic.core.system import is_locked, take_lock
+from mosaic.store.errors import StorageError, reason
 from mosaic.store.run_folder import RunFolder
 
 
@@ -28,6 +29,8 @@ class RunLock:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             return False  # the run is gone
+        except OSError as error:
+            raise StorageError(f"'{self._path}' could not be opened: {reason(error)}.") from error
         try:
             if take_lock(descriptor) and self._is_mine(descriptor):
                 self._descriptor = descriptor
