@@ -69,6 +69,7 @@ test-all: setup format lint
 	@$(MAKE) --no-print-directory -j 3 types imports suite MARKS=
 	$(MAKE) bench-smoke
 	$(MAKE) test-portable
+	MOSAIC_PORTABLE=1 $(MAKE) fast
 	$(MAKE) test-generic
 	$(MAKE) bench
 

@@ -49,7 +49,7 @@ def test_ci_runs_it_on_every_declared_python(name, target):
     declared = [c.rpartition(" ")[2] for c in PROJECT["project"]["classifiers"] if ":: 3." in c]
     assert tested == ["3.11", "3.12", "3.13"]
     assert set(declared) <= set(tested)
-    assert PROJECT["project"]["requires-python"] == f">={tested[0]}"
+    assert PROJECT["project"]["requires-python"] == ">=3.11,<3.14", "the next has no packages of Box2D"
     assert [step["run"] for step in job["steps"] if "run" in step] == [f"make {target} PYTHON=python"]
 
 

@@ -124,7 +124,7 @@ def _is_private(path: Path) -> bool:
 def _is_dead(folder: Path) -> bool:
     """Return whether the owner has died; a process id of another namespace proves nothing."""
     try:
-        pid, started, namespace = (folder / _OWNER).read_text().split()
+        pid, started, namespace = (folder / _OWNER).read_text().split(" ")  # macOS has no namespaces: "" there
     except (OSError, ValueError):
         return False  # being created right now
     return namespace == pid_namespace() and str(started_at(int(pid))) != started
