@@ -122,14 +122,14 @@ def runs_asked_for(asked: Sequence[str], rows: Sequence[RunRow]) -> list[str]:
     return found
 
 
-class Named(Protocol):
+class NamedRun(Protocol):
     """A run in a list."""
 
     @property
     def name(self) -> str: ...
 
 
-def group_named(text: str, groups: Mapping[str, Sequence[Named]]) -> str | None:
+def group_named(text: str, groups: Mapping[str, Sequence[NamedRun]]) -> str | None:
     """Return the id of the seed group with this id, or whose runs are named TEXT-1, TEXT-2, and so on."""
     from mosaic.core.errors import InputError
 
@@ -141,7 +141,7 @@ def group_named(text: str, groups: Mapping[str, Sequence[Named]]) -> str | None:
     return found[0] if found else None
 
 
-def name_of_group(group: str, rows: Sequence[Named]) -> str:
+def name_of_group(group: str, rows: Sequence[NamedRun]) -> str:
     """Return the name that a seed group was trained with, or its id."""
     names = {_without_number(row.name) for row in rows}
     return (names.pop() if len(names) == 1 else "") or group
