@@ -6,6 +6,7 @@ import subprocess
 import sys
 import types
 
+import cloudpickle
 import pytest
 
 import mosaic
@@ -70,7 +71,9 @@ def notebook(tmp_path, monkeypatch):
     made = types.ModuleType("made_in_a_notebook")
     monkeypatch.setitem(sys.modules, made.__name__, made)
     exec(compile(CELL, "<ipython-input-1>", "exec"), vars(made))
-    return made
+    cloudpickle.register_pickle_by_value(made)  # as `stored_environment` does with modules that no file has
+    yield made
+    cloudpickle.unregister_pickle_by_value(made)
 
 
 def _is_untouched(notebook) -> bool:

@@ -52,8 +52,9 @@ def _refuse(word):
 
 
 @pytest.fixture
-def recorded(mosaic, tmp_path):
+def recorded(mosaic, tmp_path, monkeypatch):
     """The file of an episode with rewards that are not finite."""
+    monkeypatch.setenv("MOSAIC_TRUST", "0")  # and afterwards what it was, whatever --trust made of it
     (tmp_path / "nan_env.py").write_text(NAN_ENV)
     played = mosaic(
         "evaluate", "python:nan_env.py:Broken", "--agent", "*=random", "--episodes", "1", "--record", "kept"
