@@ -27,7 +27,7 @@ class AppClient(Client):
 
 def backend_on(folder, *, pages=True):
     from mosaic.ui.web.data.facts import Facts
-    from mosaic.ui.web.form_api import add_form_routes
+    from mosaic.ui.web.page_api import add_form_routes
 
     app = create_app(folder, ServerSettings(start_queued=False))
     if pages:

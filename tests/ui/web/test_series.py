@@ -16,7 +16,7 @@ from mosaic.store.run_folder import RunFolder
 from mosaic.telemetry.events.event import encode
 from mosaic.telemetry.events.writer import EventWriter
 from mosaic.ui.web.data.facts import last_iteration, start_phases
-from mosaic.ui.web.series_api import add_series_routes
+from mosaic.ui.web.page_api import add_series_routes
 
 CONFIG: dict[str, Any] = {
     "environment": {"env_id": "gym/CartPole-v1"},

@@ -183,8 +183,7 @@ def add_pages(app: FastAPI) -> None:
         with frame.content:
             Pages(views, data={"frame": frame})
 
-    from mosaic.ui.web.form_api import add_form_routes
-    from mosaic.ui.web.series_api import add_series_routes
+    from mosaic.ui.web.page_api import add_form_routes, add_series_routes
 
     add_series_routes(app, context)
     add_form_routes(app, facts)

@@ -25,8 +25,8 @@ from mosaic.ui.web.components.live import (
 )
 from mosaic.ui.web.components.widgets import Segmented, box, button, empty, panel, raw, select, toggle
 from mosaic.ui.web.data.chart_groups import Family, families, policies_of
+from mosaic.ui.web.page_api import read_ahead
 from mosaic.ui.web.pages.comparison import ComparedRuns
-from mosaic.ui.web.series_api import read_ahead
 
 _AXES = {
     "env_steps": "Env steps",

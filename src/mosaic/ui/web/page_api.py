@@ -1,24 +1,29 @@
-"""Series API: many curves in one response, downsampled on the server, and statistics of several runs."""
+"""API of the pages: curves of several runs in one response, their statistics, and facts for a training form."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
 from threading import Thread
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Query, Response
+from fastapi import Body, FastAPI, Query, Response
 from fastapi.responses import JSONResponse
 
-from mosaic.core.errors import InputError
+from mosaic.config.loading import dump_run_config
+from mosaic.core.errors import InputError, UnknownNameError
 from mosaic.evaluation.across_envs import parse_range
 from mosaic.server.context import ServerContext
 from mosaic.server.errors import REFUSALS
+from mosaic.server.schemas import CheckedRun
 from mosaic.telemetry.curves.curves import Axis
 from mosaic.ui.series import GROUP, MOST_POINTS, ManySeries, SeriesQuery, catch_up, folders_of, read_series
 from mosaic.ui.study import compare_selected, scored_groups
 from mosaic.ui.study_files import as_csv, as_png
-from mosaic.ui.web.data.facts import settings_of
+from mosaic.ui.web.data.env_info import EnvOffer, usual_algorithms
+from mosaic.ui.web.data.facts import Facts, settings_of
+
+LONGEST_ENV = 500
 
 
 def add_series_routes(app: FastAPI, context: ServerContext) -> None:
@@ -66,3 +71,21 @@ def read_ahead(context: ServerContext, refs: Sequence[str]) -> None:
     Thread(target=catch_up, args=(folders,)).start()
     if any(ref.startswith(GROUP) for ref in refs):
         Thread(target=import_module, args=("scipy.special",)).start()  # a band needs it, and its import takes long
+
+
+def add_form_routes(app: FastAPI, facts: Facts) -> None:
+    @app.get("/form/env", responses=REFUSALS, tags=["catalog"])
+    def env(id: Annotated[str, Query(min_length=1, max_length=LONGEST_ENV)]) -> EnvOffer:
+        """Return the agents of an env, their spaces and policies, and the algorithms that workers choose for it."""
+        try:
+            return EnvOffer(facts.look(id), usual_algorithms(id))
+        except UnknownNameError as error:  # of the env, not of this address
+            raise InputError(str(error)) from error
+
+    @app.post("/form/check", responses=REFUSALS, tags=["catalog"])
+    def check(document: Annotated[dict[str, Any], Body()]) -> CheckedRun:
+        """Resolve a configuration as a start would, without starting anything."""
+        checked = facts.check(document)
+        return CheckedRun(
+            config=None if checked.config is None else dump_run_config(checked.config), error=checked.error
+        )
