@@ -95,9 +95,7 @@ class MetricEvent(TypedDict, total=False):
     env_steps: int | None  # steps of all envs so far
     agent_steps: int | None  # decisions of all agents so far
     episodes_total: int | None  # episodes that have ended
-    episode_reward_mean: (
-        float | None
-    )  # return: sum of an agent's rewards in an episode; mean of all that learn, over recent episodes
+    episode_reward_mean: float | None  # sum of an agent's rewards in an episode; mean of all that learn, recently
     episode_reward_min: float | None  # least of these returns
     episode_reward_max: float | None  # greatest of these returns
     episode_len_mean: float | None  # env steps of an episode
