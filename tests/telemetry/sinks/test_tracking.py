@@ -273,7 +273,9 @@ def test_with_the_real_package(packages: Path, tmp_path: Path, name: str, monkey
         (file,) = tmp_path.glob("mlruns/*/*/metrics/episode_reward_mean")
         assert [line.split()[1:] for line in file.read_text().splitlines()] == [["1.0", "10"], ["1.5", "15"]]
         monkeypatch.delenv("MLFLOW_TRACKING_URI")
-        refused = subprocess.run([packages, "-c", code, run, name], capture_output=True, text=True, cwd=tmp_path)
+        empty = tmp_path / "empty"  # elsewhere MLflow would take the folder mlruns for its store
+        empty.mkdir()
+        refused = subprocess.run([packages, "-c", code, run, name], capture_output=True, text=True, cwd=empty)
         assert "Set MLFLOW_TRACKING_URI to a server" in refused.stderr
     else:
         with sqlite3.connect(tmp_path / "trackio" / "mosaic.db") as store:

@@ -8,7 +8,7 @@ import pytest
 from mosaic.core.errors import MosaicError
 from mosaic.workers.rllib import lost_runners
 from mosaic.workers.rllib import lost_runners as failures
-from mosaic.workers.rllib.lost_runners import PATIENCE_S, PROBE_EVERY_S, after_restore, patient, telling
+from mosaic.workers.rllib.lost_runners import PATIENCE_S, PROBE_EVERY_S, after_restore, failures_named, patient, telling
 
 
 class Stubborn:
@@ -131,6 +131,17 @@ def test_an_env_that_fails_before_anything_was_sampled_ends_the_run_with_its_wor
     said = r"^An env runner failed: ValueError: the env went off\. All that it said: mosaic runs log broken$"
     with pytest.raises(MosaicError, match=said):
         patient(Stubborn)().restore_env_runners(Group(0))
+
+
+def test_runners_that_cannot_start_are_named_and_not_rllibs_error(names):
+    explode()
+    with (
+        pytest.raises(MosaicError, match="An env runner failed: ValueError: the env went off"),
+        failures_named(Stubborn.config),
+    ):
+        raise IndexError("list index out of range")
+    with pytest.raises(IndexError), failures_named(Stubborn.config):
+        raise IndexError("of RLlib's own")
 
 
 def test_one_that_fails_now_and_then_is_started_anew_and_one_that_only_fails_is_not(clock, names, caplog):

@@ -66,6 +66,25 @@ def take_failure(config: AlgorithmConfig) -> str | None:
 
 
 @contextmanager
+def failures_named(config: AlgorithmConfig) -> Iterator[None]:
+    """Raise what an env runner has reported instead of the error with which RLlib ends if none could start."""
+    try:
+        yield
+    except MosaicError:
+        raise
+    except Exception as error:
+        failure = take_failure(config)
+        if failure is None:
+            raise
+        raise _as_error(failure, config) from error
+
+
+def _as_error(failure: str, config: AlgorithmConfig) -> MosaicError:
+    run = Path(config.env_config[RUN]).name
+    return MosaicError(f"An env runner failed: {failure.rstrip('.')}. All that it said: mosaic runs log {run}")
+
+
+@contextmanager
 def _told(config: AlgorithmConfig) -> Iterator[None]:
     try:
         yield
@@ -134,8 +153,7 @@ class Patience:
             return
         steps = int(algorithm.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0))
         if steps == self._failed_at_steps:
-            run = Path(algorithm.config.env_config[RUN]).name
-            raise MosaicError(f"An env runner failed: {failure.rstrip('.')}. All that it said: mosaic runs log {run}")
+            raise _as_error(failure, algorithm.config)
         self._failed_at_steps = steps
         _LOG.warning("An env runner failed and is restarted: %s", failure)
 

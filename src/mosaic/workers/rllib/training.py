@@ -169,6 +169,7 @@ def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
 
     from mosaic.workers.rllib.checkpoint.start_weights import start_from
     from mosaic.workers.rllib.config.build import configure
+    from mosaic.workers.rllib.lost_runners import failures_named
     from mosaic.workers.rllib.reporting.callbacks import close_frames
     from mosaic.workers.rllib.self_play import LeagueManager
 
@@ -183,7 +184,7 @@ def built(setup: RllibSetup, context: WorkerContext) -> Iterator[Training]:
         config.validate()
     except ValueError as error:
         raise InputError(f"RLlib refuses these options: {str(error).partition(_BACK_DOOR)[0].strip()}") from error
-    with compiled_remarks_dropped():
+    with compiled_remarks_dropped(), failures_named(config):
         algo = config.build_algo()
     finished = False
     try:
