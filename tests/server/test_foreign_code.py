@@ -211,7 +211,8 @@ def test_a_run_against_an_imported_opponent_is_not_resumed_without_trust(net: Ru
 
 
 def test_weights_of_an_imported_run_that_names_code_may_be_taken_over(net: RunFolder) -> None:
-    asked = {"environment": {"env_id": TICTACTOE}, "training": {**NATIVE, "init": "run:net"}}
+    alike = {"hidden": [64, 64], "activation": "tanh", "share_layers": False}
+    asked = {"environment": {"env_id": TICTACTOE}, "training": {**NATIVE, "params": alike, "init": "run:net"}}
     assert Trainer().submit(asked, start=False).config.training.init == "run:net"
     assert not sang()
 

@@ -184,7 +184,7 @@ def test_agents_that_end_early_count_as_much_as_the_others(
 
 def test_schedules_follow_env_steps_where_others_act_in_between(tmp_path: Path) -> None:
     environment = {**uneven(turn_based=True).model_dump(mode="json"), "num_envs": 2}
-    params = {**SMALL, "n_steps": 8, "learning_rate": "linear_0.001"}
+    params = {**SMALL, "n_steps": 8, "batch_size": 16, "learning_rate": "linear_0.001"}
     events = iterations(trained(tmp_path, environment, "ppo", params, 2000))
     rates = [event["policies"]["shared"]["learner"]["learning_rate"] for event in events]
     assert rates == sorted(rates, reverse=True)
