@@ -254,7 +254,7 @@ def test_signals_reach_only_the_server(home: Path) -> None:
     """Ctrl-C in a terminal goes to its whole process group; runs have left it."""
     with ServerProcess(home) as server, server.client() as client:
         run = client.submit(toy(iterations=100_000, iteration_s=0.005))
-        next(run.events())
+        next(event for event in run.events() if event["kind"] == "iteration")
         record = Trainer(home).run(run.id).record()
         worker, supervisor = record.attempts[-1].worker, record.attempts[-1].supervisor
         assert worker is not None
