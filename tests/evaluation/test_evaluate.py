@@ -156,6 +156,11 @@ def test_episodes_are_kept_where_asked(tmp_path: Path) -> None:
         episode = load_episode(path)
         assert (episode.seed, episode.returns) == (result.seed, result.returns)
         assert len(episode.digests) == result.length + 1
+    with pytest.raises(
+        InputError, match=r"record_dir: '.*' already holds 2 recorded episodes .* Type: record_dir='.*-2'"
+    ):
+        evaluate(TICTACTOE, {"*": "random"}, episodes=1, record_dir=tmp_path)
+    assert [load_episode(path).seed for path in sorted(tmp_path.iterdir())] == [r.seed for r in found.episode_results]
 
 
 @pytest.mark.parametrize("num_env_runners", [1, 2])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
 
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import FormatError
@@ -175,3 +176,27 @@ class Hog(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         return 0, {}
 """
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/runs?limt=3", "'limt'. Did you mean 'limit'? Known: "),
+        ("/workers?all=1", "There is no query parameter named 'all'."),
+        ("/runs?limit=3&token=abc", "There is no query parameter named 'token'."),
+    ],
+)
+def test_unknown_query_parameters_are_refused(client: TestClient, path: str, said: str) -> None:
+    reply = client.get(path)
+    assert reply.status_code == 422
+    assert said in reply.json()["error"]
+
+
+def test_unknown_query_parameters_of_sockets_are_refused(client: TestClient) -> None:
+    with (
+        pytest.raises(WebSocketDisconnect) as caught,
+        client.websocket_connect("/runs/any/events?after_sec=3"),
+    ):
+        pass
+    assert caught.value.code == 1008
+    assert "Did you mean 'after_seq'" in caught.value.reason

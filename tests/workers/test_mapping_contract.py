@@ -116,9 +116,7 @@ def test_a_worker_that_reports_the_return_of_one_agent_is_caught(tmp_path, monke
     add = AgentReturns.add_episode
     monkeypatch.setattr(AgentReturns, "add_episode", first_alone)
     made = setup(tmp_path, "tabular", {"report_every_steps": 400})
-    with pytest.raises(
-        WorkerContractError, match=r"at once, one gets 0 and the other 10, the last iteration reports 0\."
-    ):
+    with pytest.raises(WorkerContractError, match=r"at once, a gets 0, b gets 10, and the last iteration reports 0\."):
         check_returns(made, made.config)
 
 
@@ -126,14 +124,12 @@ def test_a_worker_in_which_agents_that_end_early_count_more_is_caught(tmp_path, 
     monkeypatch.setattr(TallyVecEnv, "_agent", lambda self, slot: "a")
     params = {"n_steps": 64, "batch_size": 64, "n_epochs": 1, "net_arch": [8]}
     made = setup(tmp_path, "sb3", params, training={"preset": False})
-    with pytest.raises(
-        WorkerContractError, match=r"by turns, one gets 0 and the other 8, the last iteration reports 1\."
-    ):
+    with pytest.raises(WorkerContractError, match=r"by turns, a gets 0, b gets 8, and the last iteration reports 1\."):
         check_returns(made, made.config)
 
 
 def test_a_worker_that_counts_turns_of_learners_as_env_steps_is_caught(tmp_path, monkeypatch, runs_here):
-    monkeypatch.setattr("mosaic.workers.sb3.env.slots.CountsSteps", type("Nothing", (), {}))
+    monkeypatch.setattr("mosaic.workers.sb3.env.slots.step_counts", lambda vector: None)
     params = {"n_steps": 64, "batch_size": 64, "n_epochs": 1, "net_arch": [8]}
     made = setup(tmp_path, "sb3", params, training={"preset": False})
     with pytest.raises(

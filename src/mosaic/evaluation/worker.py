@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -35,6 +36,10 @@ class PlayOptions(TypedDict, total=False):
     num_workers: int  # earlier name of num_env_runners
 
 
+def _spelt(folder: Path) -> str:
+    return repr(str(folder))
+
+
 def env_runners_asked(number: int, options: PlayOptions) -> int:
     """Return the number of env runners, which may be given under its earlier name."""
     earlier = options.get("num_workers", number)
@@ -44,6 +49,20 @@ def env_runners_asked(number: int, options: PlayOptions) -> int:
             "Leave num_workers out."
         )
     return earlier
+
+
+def check_record_folder(folder: Path, option: str = "record_dir=", spell: Callable[[Path], str] = _spelt) -> None:
+    """Raise InputError for a folder that cannot be made, or in which episodes would be mixed with earlier ones."""
+    place, name = folder.absolute(), option.rstrip(" =")
+    there = next(each for each in (place, *place.parents) if each.exists())
+    if not there.is_dir():
+        raise InputError(f"{name}: '{folder if there == place else there}' is not a folder. Choose another name.")
+    count = sum(1 for _ in place.glob("*.json"))
+    if count:
+        raise InputError(
+            f"{name}: '{folder}' already holds {count} recorded {'episode' if count == 1 else 'episodes'} (*.json), "
+            f"which would be mixed with the new ones. Type: {option}{spell(folder.with_name(f'{folder.name}-2'))}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request, WebSocketException
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, APIWebSocketRoute
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
+from starlette.status import WS_1008_POLICY_VIOLATION
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mosaic.core.errors import InputError, MosaicError, UnknownNameError
+from mosaic.core.errors import InputError, MosaicError, UnknownNameError, unknown
 from mosaic.server.auth.programs import ForbiddenProgramsError
 from mosaic.server.schemas import Complaint
 from mosaic.store.errors import StorageError, reason
@@ -38,7 +41,26 @@ def add_routes(app: FastAPI, router: APIRouter) -> None:
     for route in router.routes:
         if isinstance(route, APIRoute):
             route.responses = {**REFUSALS, **route.responses}
+        if isinstance(route, APIRoute | APIWebSocketRoute):
+            route.app = _known_queries_only(route)
         app.router.routes.append(route)
+
+
+def _known_queries_only(route: APIRoute | APIWebSocketRoute) -> ASGIApp:
+    """Return the route's app, preceded by a refusal of query parameters that it does not have."""
+    answer, known = route.app, {field.alias for field in route.dependant.query_params}
+
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        found = next((name for name in QueryParams(scope["query_string"]) if name not in known), None)
+        if found is None:
+            await answer(scope, receive, send)
+            return
+        text = str(unknown("query parameter", found, known))
+        if scope["type"] == "websocket":
+            raise WebSocketException(WS_1008_POLICY_VIOLATION, text)
+        await complain(422, text)(scope, receive, send)
+
+    return checked
 
 
 def document(app: FastAPI) -> dict[str, Any]:

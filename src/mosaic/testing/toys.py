@@ -126,14 +126,15 @@ class Fading(Toy):
 class Uneven(Toy):
     """Env of a and b that lasts nine steps: a ends in step 3 with 0; b is paid 1 for each action and 1 at the end.
 
-    Returns: a 0, b 10. Turn-based, a acts in the steps 1 and 3 and b in the others: a 0, b 8.
+    Returns: a 0, b 10. Turn-based, a acts in the steps 1 and 3 and b in the others: a 0, b 8. With `a_ends` 1, a has
+    ended before b acts at all: a 0, b 9.
     """
 
     STEPS = 9
-    _A_ENDS = 3
 
-    def __init__(self, turn_based: bool = False) -> None:
-        super().__init__("ab", EnvFacts(uneven(turn_based=turn_based), turn_based=turn_based))
+    def __init__(self, turn_based: bool = False, a_ends: int = 3) -> None:
+        super().__init__("ab", EnvFacts(uneven(turn_based=turn_based, a_ends=a_ends), turn_based=turn_based))
+        self._a_ends = a_ends
 
     def _first(self) -> Turn:
         return self._turn(self._next_to_act(), {"a": 0.0, "b": 0.0})
@@ -142,18 +143,20 @@ class Uneven(Toy):
         paid = float("b" in self._acting)
         if self.t == self.STEPS:
             return self._turn("", {"b": paid + 1.0}, terminated="b")
-        rewards = {"a": 0.0, "b": paid} if self.t <= self._A_ENDS else {"b": paid}
-        return self._turn(self._next_to_act(), rewards, terminated="a" if self.t == self._A_ENDS else "")
+        rewards = {"a": 0.0, "b": paid} if self.t <= self._a_ends else {"b": paid}
+        return self._turn(self._next_to_act(), rewards, terminated="a" if self.t == self._a_ends else "")
 
     def _next_to_act(self) -> str:
-        if self.t >= self._A_ENDS:
+        if self.t >= self._a_ends:
             return "b"
         return "ab"[self.t % 2] if self.spec.facts.turn_based else "ab"
 
 
-def uneven(*, turn_based: bool = False) -> EnvironmentConfig:
+def uneven(*, turn_based: bool = False, a_ends: int = 3) -> EnvironmentConfig:
     """Return the configuration of an `Uneven`."""
-    options = {"turn_based": True} if turn_based else {}
+    options: dict[str, object] = {"turn_based": True} if turn_based else {}
+    if a_ends != 3:
+        options["a_ends"] = a_ends
     return EnvironmentConfig(family="python", env_id=f"{__name__}:Uneven", options=options)
 
 

@@ -12,6 +12,7 @@ from mosaic.policies.registry import load_policy
 from mosaic.runs.trainer import Trainer
 from mosaic.telemetry.events.event import TimeSplit
 from mosaic.testing import check_worker
+from mosaic.testing.toys import uneven
 from mosaic.workers.host import STOPPED
 from tests.in_process import trained_here
 from tests.workers.hosting import run_config
@@ -130,6 +131,22 @@ def test_self_play_reports_ratings_and_plays_through_run(home):
     assert result["agents"]["player_1"]["episodes"] == 10
     again = config(GAME, {"opponents": [f"run:{run.id}"]}, steps=512, policy_configuration="self_play")
     assert f"win_rate/run:{run.id}" in last_event(finished(home, again))["custom_metrics"]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "params"),
+    [("ppo", {}), ("dqn", {"hidden": [8], "n_steps": None, "n_epochs": None, "batch_size": 32})],
+)
+def test_steps_in_which_only_others_act_are_env_steps(home, algorithm, params):
+    environment = {**uneven(turn_based=True).model_dump(mode="json"), "num_envs": 2}
+    params = {key: value for key, value in {**PLAIN, **params}.items() if value is not None}
+    training = {"total_timesteps": 600, "algorithm": algorithm, "preset": False}
+    wanted = run_config("native", params, environment=environment, training=training, agents={"a": "random"})
+    event = last_event(finished(home, wanted))
+    assert event["episode_reward_mean"] == 8.0
+    assert event["episode_len_mean"] == 9.0
+    assert 0 <= event["env_steps"] - 9 * event["episodes_total"] < 2 * 9
+    assert 600 <= event["env_steps"] < 700
 
 
 @pytest.mark.slow

@@ -127,6 +127,11 @@ class CountsSteps(Protocol):
     def steps(self) -> NDArray[np.int64]: ...  # [envs] of its episode, in the last step; with those before its first
 
 
+def step_counts(vector: VectorEnv) -> NDArray[np.int64] | None:
+    """Return how often each env stepped in the vector's last step, an array that changes with it; None: once each."""
+    return vector.steps if isinstance(vector, CountsSteps) else None
+
+
 class EndedInfo(NamedTuple):
     """Numbers in the `info` of an agent's last step."""
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
-from mosaic.envs.vector.layout import VectorArrays, VectorEnv
+from mosaic.envs.vector.layout import VectorArrays, VectorEnv, step_counts
 from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.base import Counters, LearnerProgress, measure_progress
 from mosaic.learners.rollout.arrays import Assignment, EpisodeTally, Track, make_track
@@ -112,9 +112,10 @@ class OffPolicyLearner(Generic[EngineT]):
 
     def iterate(self) -> None:
         """Run one chunk of steps; the last one ends with the run."""
-        count = self._chunk
+        count, left = self._chunk, math.inf
         if self.total_env_steps is not None and self.env_steps < self.total_env_steps:
-            count = min(count, math.ceil((self.total_env_steps - self.env_steps) / self.vector.shape.envs))
+            left = self.total_env_steps - self.env_steps
+            count = min(count, math.ceil(left / self.vector.shape.envs))
         self.engine.stats[:] = 0
         engine: object = self.engine
         if isinstance(self.vector, CompiledVector) and isinstance(engine, CompiledOffPolicy):
@@ -123,14 +124,15 @@ class OffPolicyLearner(Generic[EngineT]):
             self._times.add(*seconds)
             self.vector.rew[:] = self._track.reward[0]  # as after a step of the vector env itself
         else:
-            self._advance_played(self.vector, count)
+            self._advance_played(self.vector, count, self.env_steps + left)
         self._tell_losses()
 
     def _tell_losses(self) -> None:
         raise NotImplementedError
 
-    def _advance_played(self, vector: VectorEnv, count: int) -> None:
-        engine, env, track = self.engine, self._arrays, self._track
+    def _advance_played(self, vector: VectorEnv, count: int, until: float) -> None:
+        """Step the env `count` times, or until the run has made this number of env steps."""
+        engine, env, track, counts = self.engine, self._arrays, self._track, step_counts(vector)
         for _ in range(count):
             begun = perf_counter()
             engine.look(env, self._tally, self.before.env_steps)
@@ -139,11 +141,15 @@ class OffPolicyLearner(Generic[EngineT]):
             stepped = perf_counter()
             track.reward[0] = vector.rew
             self._infos.add(self._assignment.policy_of)
+            if counts is not None:  # `keep` adds one to each
+                self._tally.length[:] += counts - 1
+                engine.steps[ENV_STEPS] += int((counts - 1).sum())
             engine.keep(env, track, self._assignment, self._tally)
             kept = perf_counter()
             engine.learn()
             self._times.add(stepped - decided, decided - begun + kept - stepped, perf_counter() - kept)
-            if self._callback is not None and self._callback():
+            enough = self._callback is not None and self._callback()
+            if enough or self.env_steps >= until:
                 return
 
     def weights(self, policy: int) -> NDArray[np.float32]:

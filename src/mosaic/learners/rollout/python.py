@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mosaic.core.seeding import child_seed
 from mosaic.envs.compiled.vector import CompiledVector
-from mosaic.envs.vector.layout import VectorEnv, VectorShape
+from mosaic.envs.vector.layout import VectorEnv, VectorShape, step_counts
 from mosaic.learners.agent_roles import TrainingPlan
 from mosaic.learners.rollout.arrays import record_step
 from mosaic.learners.rollout.base import EpisodeInfos, PolicyInfos, Rates, RolloutSettings, Stopwatch
@@ -76,7 +76,7 @@ class PythonRollouts:
 
     def collect(self) -> None:
         """Step the envs `n_steps` times, or until the callback ends the rollout."""
-        vector, buffer = self.vector, self.buffer
+        vector, buffer, counts = self.vector, self.buffer, step_counts(self.vector)
         self.policies.begin_rollout()
         for time in range(buffer.steps):
             started = perf_counter()
@@ -84,8 +84,7 @@ class PythonRollouts:
             decided = perf_counter()
             vector.step(buffer.rows.act[rows])
             stepped = perf_counter()
-            self._record(time)
-            self.env_steps += vector.shape.envs
+            self._record(time, counts)
             enough = self._callback is not None and self._callback()
             self.times.add(stepped - decided, decided - started + perf_counter() - stepped)
             if enough:
@@ -148,9 +147,14 @@ class PythonRollouts:
         batch.act[rows], batch.logp[rows] = act, logp
         self.buffer.track.value[time, slots] = value
 
-    def _record(self, time: int) -> None:
-        """Record rewards and ends after a step."""
+    def _record(self, time: int, counts: NDArray[np.int64] | None) -> None:
+        """Record env steps (`counts` as in `step_counts`), rewards and ends after a step of the vector env."""
         vector, track = self.vector, self.buffer.track
+        if counts is None:
+            self.env_steps += vector.shape.envs
+        else:
+            self.env_steps += int(counts.sum())
+            self.tally.length[:] += counts - 1  # record_step adds one
         track.reward[time] = vector.rew
         self._infos.add(self.assignment.policy_of)
         played_by = self.assignment.policy_of.copy() if vector.trunc.any() else None

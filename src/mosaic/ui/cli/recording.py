@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from shlex import quote
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
@@ -68,21 +67,6 @@ def take(
             f"Try again if it is starting or in a long update; {hint}."
         )
     return last
-
-
-def check_record_folder(folder: Path) -> None:
-    """Raise InputError for a folder that cannot be made, or in which episodes would be mixed with earlier ones."""
-    place = folder.absolute()
-    there = next(each for each in (place, *place.parents) if each.exists())
-    if not there.is_dir():
-        raise InputError(f"--record: '{folder if there == place else there}' is not a folder. Choose another name.")
-    count = sum(1 for _ in place.glob("*.json"))
-    if count:
-        other = quote(f"{str(folder).rstrip('/')}-2")
-        raise InputError(
-            f"--record: '{folder}' already holds {count} recorded {'episode' if count == 1 else 'episodes'} (*.json), "
-            f"which would be mixed with the new ones. Type: --record {other}"
-        )
 
 
 def save(path: Path, frame: Frame, name: str) -> None:

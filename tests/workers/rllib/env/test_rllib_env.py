@@ -11,12 +11,17 @@ import pytest
 from gymnasium import spaces
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 
+from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.errors import InputError, MosaicError
+from mosaic.core.turn import Turn
 from mosaic.envs.catalog import make_env
+from mosaic.envs.env import EnvFacts
+from mosaic.testing.toys import Toy
 from mosaic.workers.rllib.env.encoding import agent_code
 from mosaic.workers.rllib.env.env import LearnerEnv, LearnersEnv, make_rllib_env
 
 FADING, ALTERNATING = "python:mosaic.testing.toys:Fading", "python:mosaic.testing.toys:Alternating"
+RELAY = f"python:{__name__}:Relay"
 
 
 def rllib_env(env_id: str, learners: list[str], **also: Any) -> Any:
@@ -57,6 +62,42 @@ def test_who_is_truncated_with_others_who_terminate_stays_truncated():
     assert {agent: len(part) for agent, part in parts.items()} == {"a": 2, "b": 4, "c": 3}
 
 
+class Relay(Toy):
+    """Env of a, b and c, of which each has ended before the next begins: a after step 1, b after step 3, c after 4.
+
+    Step `t` pays `t` to who acted; a's end is a truncation.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("abc", EnvFacts(EnvironmentConfig(family="python", env_id=RELAY), turn_based=True))
+
+    def _first(self) -> Turn:
+        return self._turn("a", dict.fromkeys("abc", 0.0))
+
+    def _next(self) -> Turn:
+        match self.t:
+            case 1:
+                return self._turn("b", {"a": 1.0, "b": 0.0, "c": 0.0}, truncated="a")
+            case 2:
+                return self._turn("b", {"b": 2.0, "c": 0.0})
+            case 3:
+                return self._turn("c", {"b": 3.0, "c": 0.0}, terminated="b")
+        return self._turn("", {"c": 4.0}, terminated="c")
+
+
+def test_an_episode_goes_on_for_those_who_begin_after_all_others_have_ended():
+    episode = episode_of(rllib_env(RELAY, ["a", "b", "c"]), first_legal)
+    parts = episode.agent_episodes
+    assert {agent: (len(part), part.get_return()) for agent, part in parts.items()} == {
+        "a": (1, 1.0),
+        "b": (2, 5.0),
+        "c": (1, 4.0),
+    }
+    assert [parts[agent].is_truncated for agent in "abc"] == [True, False, False]
+    assert [parts[agent].is_terminated for agent in "abc"] == [False, True, True]
+    assert [int(np.argmax(part.get_observations(-1))) for part in parts.values()] == [91, 93, 94]
+
+
 def test_an_episode_that_is_only_truncated_is_not_terminated():
     """RLlib would call all agents terminated, if each were said to be truncated, and bootstrap nothing."""
     episode = episode_of(rllib_env("mpe/simple_spread_v3", ["agent_0", "agent_1", "agent_2"]), first_legal)
@@ -79,7 +120,7 @@ def test_an_episode_ends_with_the_last_learner_although_others_go_on():
     env.reset(seed=0)
     assert env.step(0)[1:4] == (1.0, False, False)
     assert env.step(0)[1:4] == (2.0, True, False)
-    assert env.played_returns == {"b": 3.0, "c": 2.0}
+    assert env.view.episode.played_returns == {"b": 3.0, "c": 2.0}
 
 
 def test_one_learner_sees_its_own_turns_and_all_that_it_is_paid_between_them():
@@ -87,8 +128,10 @@ def test_one_learner_sees_its_own_turns_and_all_that_it_is_paid_between_them():
     env.reset(seed=0)
     _, reward, terminated, truncated, _ = env.step(0)
     assert (reward, terminated, truncated) == (3.0, False, False)
+    assert (env.view.episode.env_steps, env.view.episode.others_steps) == (3, 2)  # x moved before and after
     assert env.step(0)[1:4] == (1.0, True, False)
-    assert env.played_returns == {"x": -3.0}
+    assert (env.view.episode.env_steps, env.view.episode.others_steps) == (4, 0)
+    assert env.view.episode.played_returns == {"x": -3.0}
 
 
 def test_a_gymnasium_env_is_handed_out_as_it_is():

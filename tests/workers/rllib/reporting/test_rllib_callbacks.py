@@ -45,7 +45,6 @@ class Corridor(gymnasium.Env):
         self.breaks = bool((config or {}).get("breaks"))
         if (config or {}).get("without_render"):
             self.render = super().render
-        self.played_returns = {"opponent": 3.0}
         self.t = 0
 
     def reset(self, *, seed=None, options=None):
@@ -165,7 +164,7 @@ TOTAL = float(sum(range(1, LENGTH + 1)))
 def test_an_episode_that_is_cut_is_told_whole_and_once(tmp_path):
     made = runner(tmp_path, show=False)
     assert records_of(told(made)) == []  # no episode yet
-    record = {"length": LENGTH, "returns": {"a": TOTAL}, "played": {"opponent": 3.0}, "policies": {"a": "shared"}}
+    record = {"length": LENGTH, "returns": {"a": TOTAL}, "played": {}, "policies": {"a": "shared"}}
     assert records_of(told(made)) == [record, record]
     end(made)
 

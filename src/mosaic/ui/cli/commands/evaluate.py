@@ -67,20 +67,22 @@ def evaluate(
 ) -> None:
     """Measure policies: returns, wins, 95 % intervals."""
     from contextlib import nullcontext
+    from shlex import quote
 
     from mosaic.evaluation.evaluate import evaluate as run
+    from mosaic.evaluation.worker import check_record_folder
     from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
     from mosaic.policies.mapping import parse_mapping
     from mosaic.store.demos.recording import record_demo
     from mosaic.ui.cli.options import environment, give_trust
     from mosaic.ui.cli.output import note, print_json, progress
-    from mosaic.ui.cli.recording import by_pattern, camera_for, check_record_folder, how_to_watch, watchable
+    from mosaic.ui.cli.recording import by_pattern, camera_for, how_to_watch, watchable
 
     give_trust(trust)
     if to is not None:
         _check_out(to)
     if record is not None:
-        check_record_folder(record)
+        check_record_folder(record, "--record ", lambda folder: quote(str(folder)))
     camera = camera_for(video, fps, min(episodes, video_episodes))
     with (
         camera or nullcontext(),

@@ -135,6 +135,18 @@ class LearnerStep(NamedTuple):
     infos: dict[AgentID, dict[str, float]]  # numbers in the infos of those that have ended
 
 
+@dataclass(slots=True)
+class EpisodeSoFar:
+    """Learners of an episode that have not ended, and what the episode has counted."""
+
+    number: int  # in the stream, from 1
+    living: set[AgentID]
+    played_returns: dict[AgentID, float]  # of the agents that do not learn
+    env_steps: int = 0
+    others_steps: int = 0  # part of the last step of the learners: no learner acted in them
+    told_steps: int = 0  # env_steps after that step
+
+
 class EncodedView:
     """Owner of an env that steps it for its learners, while controllers play the others.
 
@@ -160,8 +172,8 @@ class EncodedView:
         others = ControllerOthers(env.spec, played, seed or 0, changing=chosen) if played else None
         self._view = LearnerView(env, learners, others)
         self._seed = int(np.random.default_rng().integers(SEED_LIMIT)) if seed is None else seed
-        self._runner, self._episode = runner, 0
-        self.played_returns: dict[AgentID, float] = {}
+        self._runner = runner
+        self.episode = EpisodeSoFar(0, set(learners), {})
         self._codes = {
             agent: agent_code(env.observation_spaces[agent], env.action_spaces[agent], picture_size)
             for agent in learners
@@ -171,12 +183,11 @@ class EncodedView:
         self._state = _StateRow(self._codes) if state else None
         self.observation_spaces = {agent: self._space(code) for agent, code in self._codes.items()}
         self.action_spaces = {agent: code.action_space for agent, code in self._codes.items()}
-        self._living: set[AgentID] = set()
 
     def begin(self, seed: int | None = None) -> LearnerStep:
         """Return the first Turn in which a learner must act. Without a seed: of the next episode of the stream."""
         if seed is not None:  # RLlib's seeds of neighbouring runners overlap, so the runner's index is mixed in
-            self._seed, self._episode = child_seed(seed, "runner", self._runner), 0
+            self._seed, self.episode.number = child_seed(seed, "runner", self._runner), 0
         view = self._view
         while True:
             self._begin_episode()
@@ -186,23 +197,24 @@ class EncodedView:
                 return LearnerStep(self._see(view.turn.observations, view.turn), {}, {}, {}, False, {})
 
     def step(self, chosen: Mapping[AgentID, Action]) -> LearnerStep:
-        view, codes = self._view, self._codes
+        view, codes, episode = self._view, self._codes, self.episode
         turn = view.step({agent: self._action(agent, action) for agent, action in chosen.items()})
         last, infos = self._book(turn), self._infos(turn)
         rewards = {agent: reward for agent, reward in turn.rewards.items() if agent in codes}
         terminated = {agent: flag for agent, flag in turn.terminated.items() if agent in codes}
         truncated = {agent: flag for agent, flag in turn.truncated.items() if agent in codes}
-        if self._living:  # otherwise the episode is over for RLlib, although others may play on
+        if episode.living:  # otherwise the episode is over for RLlib, although others may play on
             for turn in view.others_steps():
                 for agent in turn.rewards.keys() & codes.keys():
                     rewards[agent] = rewards.get(agent, 0.0) + turn.rewards[agent]
                     terminated[agent], truncated[agent] = turn.terminated[agent], turn.truncated[agent]
                 last |= self._book(turn)
                 infos |= self._infos(turn)
-                if not self._living:
+                if not episode.living:
                     break
         turn = view.turn
-        over = not self._living or turn.over
+        over = not episode.living or turn.over
+        episode.others_steps, episode.told_steps = episode.env_steps - episode.told_steps - 1, episode.env_steps
         seen = self._see({**turn.observations, **last}, turn)
         return LearnerStep(seen, rewards, terminated, truncated, over, infos)
 
@@ -212,20 +224,20 @@ class EncodedView:
         self.env.close()
 
     def _begin_episode(self) -> None:
-        self._episode += 1
-        self._living = set(self.learners)
         others = self._view.others
-        self.played_returns = dict.fromkeys(others.agents, 0.0) if others is not None else {}
-        self._view.begin(
-            child_seed(self._seed, "episode", self._episode), child_seed(self._seed, "others", self._episode)
-        )
+        played = () if others is None else others.agents
+        number = self.episode.number + 1
+        self.episode = EpisodeSoFar(number, set(self.learners), dict.fromkeys(played, 0.0))
+        self._view.begin(child_seed(self._seed, "episode", number), child_seed(self._seed, "others", number))
 
     def _book(self, turn: Turn) -> dict[AgentID, Observation]:
-        """Record the others' rewards and who still lives; return the last observations of learners that ended."""
-        for agent in self.played_returns.keys() & turn.rewards.keys():
-            self.played_returns[agent] += turn.rewards[agent]
+        """Record the step, the others' rewards and who still lives; return the last observations of ended learners."""
+        episode = self.episode
+        episode.env_steps += 1
+        for agent in episode.played_returns.keys() & turn.rewards.keys():
+            episode.played_returns[agent] += turn.rewards[agent]
         ended = {agent: seen for agent, seen in turn.final_observations.items() if agent in self._codes}
-        self._living -= ended.keys()
+        episode.living -= ended.keys()
         return ended
 
     def _infos(self, turn: Turn) -> dict[AgentID, dict[str, float]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, TypeAlias, TypeVar
 
 import gymnasium
 import numpy as np
@@ -22,18 +22,14 @@ from mosaic.workers.rllib.config.setup import EnvSettings
 from mosaic.workers.rllib.env.encoding import PICTURE_SIZE, EncodedView, LearnerStep, is_taken_as_is
 
 _ByAgent: TypeAlias = dict[Any, Any]  # the keys that RLlib and Gymnasium declare differ
+_Value = TypeVar("_Value")
 EVERYBODY = "__all__"  # RLlib's key for the episode as a whole
 
 
-class _View:
+class ViewedEnv:
     """Base of both kinds of env: their view."""
 
     view: EncodedView
-
-    @property
-    def played_returns(self) -> Mapping[AgentID, float]:
-        """Returns of the agents that do not learn, in this episode."""
-        return self.view.played_returns
 
     def number_next(self, episode: int) -> None:
         """Set the number of the episode that begins with the next reset."""
@@ -44,11 +40,14 @@ class _View:
         begin_end(self.view.env)
 
 
-class LearnersEnv(_View, MultiAgentEnv):
+class LearnersEnv(ViewedEnv, MultiAgentEnv):
     """Env with several agents that learn, in a fixed order.
 
     RLlib marks every agent of an episode as terminated once all of them have ended, truncated ones too, and then
     nothing is bootstrapped. So agents truncated by the end of the episode are reported by `__all__` alone.
+
+    RLlib also takes an episode for over once all agents that it has seen have ended, although others are still to
+    come. So ends are reported one step later where it knows no other agent yet.
     """
 
     def __init__(self, view: EncodedView) -> None:
@@ -61,22 +60,59 @@ class LearnersEnv(_View, MultiAgentEnv):
         self.observation_space = spaces.Dict(view.observation_spaces)
         self.action_space = spaces.Dict(view.action_spaces)
         self.render_mode = "rgb_array"
+        self._begun: set[AgentID] = set()  # agents of this episode whose first observation was reported
+        self._late: LearnerStep | None = None  # the ends that are still to be reported
 
     def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> tuple[_ByAgent, _ByAgent]:
-        return self.view.begin(seed).seen, {}
+        seen = self.view.begin(seed).seen
+        self._begun, self._late = set(seen), None
+        return seen, {}
 
     def step(  # type: ignore[override]  # RLlib's own differs from Gymnasium's
         self, action_dict: _ByAgent
     ) -> tuple[_ByAgent, _ByAgent, _ByAgent, _ByAgent, _ByAgent]:
-        outcome = self.view.step(action_dict)
+        outcome = self._reported(self.view.step(action_dict))
         terminated, truncated = ends(outcome)
         return outcome.seen, outcome.rewards, terminated, truncated, outcome.infos
+
+    def _reported(self, outcome: LearnerStep) -> LearnerStep:
+        """Return the step as it is reported, with the ends that are due."""
+        if self._late is not None:
+            outcome = _joined(self._late, outcome, self.view.learners)
+            self._late = None
+        living = self.view.episode.living
+        if not outcome.over and not self._begun & living:
+            self._late = _part(outcome, self._begun)._replace(rewards={})
+            outcome = _part(outcome, living)
+        self._begun |= outcome.seen.keys()
+        return outcome
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
         return self.view.env.render()
 
     def close(self) -> None:
         self.view.close()
+
+
+def _part(step: LearnerStep, agents: Set[AgentID]) -> LearnerStep:
+    """Return the step as these agents see it, with the rewards of all."""
+
+    def of(values: Mapping[AgentID, _Value]) -> dict[AgentID, _Value]:
+        return {agent: value for agent, value in values.items() if agent in agents}
+
+    return LearnerStep(of(step.seen), step.rewards, of(step.terminated), of(step.truncated), step.over, of(step.infos))
+
+
+def _joined(late: LearnerStep, step: LearnerStep, order: Sequence[AgentID]) -> LearnerStep:
+    seen = late.seen | step.seen
+    return LearnerStep(
+        {agent: seen[agent] for agent in order if agent in seen},
+        step.rewards,
+        late.terminated | step.terminated,
+        late.truncated | step.truncated,
+        step.over,
+        late.infos | step.infos,
+    )
 
 
 def ends(outcome: LearnerStep) -> tuple[dict[str, bool], dict[str, bool]]:
@@ -91,7 +127,7 @@ def ends(outcome: LearnerStep) -> tuple[dict[str, bool], dict[str, bool]]:
     return left | {EVERYBODY: False}, {EVERYBODY: True}
 
 
-class LearnerEnv(_View, gymnasium.Env[Observation, Action]):
+class LearnerEnv(ViewedEnv, gymnasium.Env[Observation, Action]):
     """Env with one agent that learns, while controllers play the others: RLlib steps single agents much faster."""
 
     def __init__(self, view: EncodedView) -> None:

@@ -7,10 +7,11 @@ import socket
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 from ray.rllib.callbacks.callbacks import RLlibCallback
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED, NUM_ENV_STEPS_SAMPLED_LIFETIME
 
 from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
@@ -19,10 +20,11 @@ from mosaic.runners.screen import Shot, develop
 from mosaic.telemetry.events.info_numbers import numbers_in
 from mosaic.telemetry.frames.on_demand import OnDemandWriter
 from mosaic.telemetry.frames.sources import announce_source, runner_source, withdraw_source
+from mosaic.workers.rllib.env.env import ViewedEnv
 from mosaic.workers.rllib.env.sampling import RunnerCounters
 from mosaic.workers.rllib.env.stages import Staged
 from mosaic.workers.rllib.episode_modules import RunnerEpisodes
-from mosaic.workers.rllib.reporting.episodes import ALERTS, EPISODES, joined
+from mosaic.workers.rllib.reporting.episodes import ALERTS, EPISODES, OTHERS_STEPS, joined
 from mosaic.workers.rllib.reporting.log_filter import keep_quiet
 
 if TYPE_CHECKING:
@@ -189,13 +191,6 @@ class CallbackFacts(TypedDict):
     first_episode: int | None  # number of the run's next episode, if numbers decide who plays
 
 
-@runtime_checkable
-class NumbersEpisodes(Protocol):
-    """Env in which the number of an episode decides who plays."""
-
-    def number_next(self, episode: int) -> None: ...
-
-
 def callback_facts(
     folder: Path,
     policies: Mapping[AgentID, str],
@@ -248,15 +243,22 @@ class MosaicCallback(RLlibCallback):
         runner, runners = env_runner.worker_index, env_runner.config.num_env_runners or 0
         number = self._episodes.number(episode, runner, runners)
         inner = env_runner.env.unwrapped.envs[env_index].unwrapped
-        if isinstance(inner, NumbersEpisodes):
+        if isinstance(inner, ViewedEnv):
             inner.number_next(number)
 
-    def on_episode_step(self, *, env_index: int, metrics_logger: MetricsLogger | None = None, **also: object) -> None:
+    def on_episode_step(
+        self, *, env_index: int, metrics_logger: MetricsLogger | None = None, env: Any = None, **also: object
+    ) -> None:
         """Count a step. It is called for each env, after all were stepped: the first one publishes and draws."""
         counters, camera = self._counters, self._camera
-        counters.env_steps += 1
+        inner = env.envs[env_index].unwrapped
+        others_steps = inner.view.episode.others_steps if isinstance(inner, ViewedEnv) else 0
+        if others_steps:
+            assert metrics_logger is not None
+            _add_env_steps(metrics_logger, others_steps)
+        counters.env_steps += 1 + others_steps
         if camera is not None:
-            camera.steps += 1
+            camera.steps += 1 + others_steps
         if env_index != 0:
             return
         counters.publish_if_due()
@@ -278,11 +280,12 @@ class MosaicCallback(RLlibCallback):
     ) -> None:
         pieces = (*(prev_episode_chunks or ()), episode)
         inner = env.envs[env_index].unwrapped
+        told = inner.view.episode if isinstance(inner, ViewedEnv) else None
         record = joined(
             [returns_of(piece, self._agents) for piece in pieces],
-            [len(piece) for piece in pieces],
+            sum(len(piece) for piece in pieces) if told is None else told.env_steps,
             self._policies(pieces),
-            getattr(inner, "played_returns", {}),  # of an env that plays others; isinstance of a Protocol takes longer
+            {} if told is None else told.played_returns,
         )
         if isinstance(env_runner, Staged):
             record["stage"] = env_runner.stage
@@ -304,6 +307,13 @@ class MosaicCallback(RLlibCallback):
         if not hasattr(pieces[0], "agent_episodes"):
             return dict(self._facts["policies"])
         return {str(agent): str(piece.module_for(agent)) for piece in pieces for agent in piece.agent_episodes}
+
+
+def _add_env_steps(metrics_logger: MetricsLogger, steps: int) -> None:
+    """Add steps in which no learner acted to those that RLlib counts itself: its schedules follow them too."""
+    metrics_logger.log_value(OTHERS_STEPS, steps, reduce="sum")
+    metrics_logger.log_value(NUM_ENV_STEPS_SAMPLED, steps, reduce="sum")
+    metrics_logger.log_value(NUM_ENV_STEPS_SAMPLED_LIFETIME, steps, reduce="lifetime_sum", with_throughput=True)
 
 
 def close_frames(algorithm: Algorithm, *, finished: bool) -> None:

@@ -10,6 +10,7 @@ from mosaic.core.ids import AgentID
 
 EPISODES = "mosaic_episodes"  # key of the records of ended episodes below "env_runners" in RLlib's results
 ALERTS = "mosaic_alerts"  # key of the alerts of the run, in the same place
+OTHERS_STEPS = "mosaic_others_steps"  # key of the env steps in which no learner acted, in the same place
 
 RllibResult: TypeAlias = Mapping[str, object]  # nested dictionaries of numbers, as `Algorithm.train` returns them
 
@@ -76,7 +77,7 @@ def returns_by_policy(records: Iterable[EpisodeRecord]) -> dict[str, list[float]
 
 def joined(
     returns: Sequence[Mapping[AgentID, float]],
-    lengths: Sequence[int],
+    length: int,
     policies: Mapping[AgentID, str],
     played: Mapping[AgentID, float],
 ) -> EpisodeRecord:
@@ -85,4 +86,4 @@ def joined(
     for piece in returns:
         for agent, value in piece.items():
             total[agent] = total.get(agent, 0.0) + float(value)
-    return EpisodeRecord(length=sum(lengths), returns=total, played=dict(played), policies=dict(policies))
+    return EpisodeRecord(length=length, returns=total, played=dict(played), policies=dict(policies))

@@ -11,6 +11,7 @@ from typing import Any, SupportsFloat
 
 from mosaic.core.ids import AgentID, PolicyID
 from mosaic.workers.rllib.reporting.episodes import (
+    OTHERS_STEPS,
     EpisodeRecord,
     RllibResult,
     Sampled,
@@ -182,7 +183,8 @@ def split(result: RllibResult, envs_per_runner: int) -> dict[str, float]:
     They are totals over all runners, from RLlib's running means.
     """
     runners, timers = _tree(result, "env_runners"), _tree(result, "timers")
-    rounds = (_number(runners.get("num_env_steps_sampled")) or 0.0) / envs_per_runner
+    sampled = (_number(runners.get("num_env_steps_sampled")) or 0.0) - (_number(runners.get(OTHERS_STEPS)) or 0.0)
+    rounds = sampled / envs_per_runner
     inference = [
         _number(runners.get("rlmodule_inference_timer")),
         _number(_tree(runners, "env_to_module_connector").get("connector_pipeline_timer")),

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import SupportsFloat
 
-from mosaic.workers.rllib.reporting.episodes import ALERTS, EPISODES, RllibResult
+from mosaic.workers.rllib.reporting.episodes import ALERTS, EPISODES, OTHERS_STEPS, RllibResult
 
 _RUNNERS = "env_runners"
-_OWN = {EPISODES, ALERTS, "agent_episode_return_mean", "module_episode_return_mean", "env_runner_group"}
+_OWN = {EPISODES, ALERTS, OTHERS_STEPS, "agent_episode_return_mean", "module_episode_return_mean", "env_runner_group"}
 _TUNES = {  # which Ray Tune adds to every result
     "config",
     "date",

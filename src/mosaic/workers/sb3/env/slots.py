@@ -19,7 +19,7 @@ from mosaic.core.errors import MosaicError
 from mosaic.core.ids import AgentID
 from mosaic.envs.compiled.vector import CompiledVector
 from mosaic.envs.vector.decoding import observation_decoder
-from mosaic.envs.vector.layout import CountsSteps, HasInfos, VectorEnv
+from mosaic.envs.vector.layout import HasInfos, VectorEnv, step_counts
 from mosaic.runners.screen import Draw
 
 MASKS = "action_masks"  # name of the method that MaskablePPO calls
@@ -38,7 +38,7 @@ class SlotVecEnv(VecEnv):
         self.freezes = isinstance(vector, CompiledVector)  # whether `draw` may be called later
         self.acted, self.acted_count = np.ones(shape.slots, bool), shape.slots  # slots that acted in the last step
         self.finished, self.ended = np.zeros(shape.envs, bool), 0  # envs and number of slots that did in the last step
-        self.steps = vector.steps if isinstance(vector, CountsSteps) else None  # of each env in that step; None: one
+        self.steps = step_counts(vector)
         self._ended_infos = vector.ended_infos if isinstance(vector, HasInfos) else []
         self._decode = observation_decoder(observation_space)
         self._act = np.zeros((shape.slots, shape.parts), np.float32)
