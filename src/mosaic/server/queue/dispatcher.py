@@ -136,7 +136,9 @@ class Dispatcher:
         except (Exception, SystemExit) as error:  # a plug-in may raise anything, and the queue must survive it
             self._failure, self._failures = _describe(error), self._failures + 1
             if self._failures & (self._failures - 1) == 0:  # 1st, 2nd, 4th, 8th …: one line a second would fill a disk
-                logger.exception("The queue could not be processed (failure %d); it is tried again", self._failures)
+                text = "The queue could not be processed (failure %d): %s. It is tried again"
+                explained = isinstance(error, OSError | MosaicError)  # a folder that cannot be written is no bug
+                logger.error(text, self._failures, self._failure, exc_info=not explained)
         else:
             self._failure, self._failures = "", 0
         self._looked_s = self._clock()

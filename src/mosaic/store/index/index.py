@@ -94,7 +94,7 @@ class Index:
         if not candidates:
             raise _unknown(reference, known)
         if len(candidates) > 1:
-            raise _ambiguous(reference, candidates, "are called" if named else "begin with")
+            raise _ambiguous(reference, candidates, by_name=bool(named))
         return self._folder(candidates[0].run_id)
 
     def prepare(self) -> None:
@@ -233,8 +233,9 @@ def _unknown(asked: str, runs: list[RunSummary]) -> UnknownNameError:
     return UnknownNameError(f"There is no run '{asked}'.{meant}{rest}")
 
 
-def _ambiguous(asked: str, runs: list[RunSummary], verb: str) -> InputError:
-    return InputError(f"{len(runs)} runs {verb} '{asked}': {_shown(runs)}. Type more of the id.")
+def _ambiguous(asked: str, runs: list[RunSummary], *, by_name: bool) -> InputError:
+    verb, advice = ("are called", "Type the id of one") if by_name else ("begin with", "Type more of the id")
+    return InputError(f"{len(runs)} runs {verb} '{asked}': {_shown(runs)}. {advice}.")
 
 
 def _shown(runs: list[RunSummary]) -> str:
