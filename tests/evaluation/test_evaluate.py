@@ -183,18 +183,17 @@ def test_what_is_no_mapping_is_refused() -> None:
 
 
 @pytest.mark.parametrize("num_env_runners", [1, 2])
-def test_functions_of_a_script_are_policies(num_env_runners: int) -> None:
+def test_functions_of_a_script_are_policies(num_env_runners: int, tmp_path: Path) -> None:
     cell = 4
 
     def takes_the_middle(observation: Any, mask: Any) -> int:
         return cell if mask[cell] else int(mask.argmax())
 
     given = {"player_1": takes_the_middle, "player_2": lambda observation, mask: int(mask.argmax())}
-    found = evaluate(TICTACTOE, given, episodes=2, num_env_runners=num_env_runners)
-    assert {agent: summary.policy for agent, summary in found.agents.items()} == {
-        "player_1": "takes_the_middle",
-        "player_2": "<lambda>",
-    }
+    found = evaluate(TICTACTOE, given, episodes=2, num_env_runners=num_env_runners, record_dir=tmp_path)
+    names = {"player_1": "takes_the_middle", "player_2": "<lambda>"}
+    assert {agent: summary.policy for agent, summary in found.agents.items()} == names
+    assert [load_episode(path).policies for path in tmp_path.iterdir()] == [names, names]
     assert (found.distinct_games, found.reproducible) == (1, True)
     assert found.agents["player_1"].draws == 2  # player_1 would win without the middle
 

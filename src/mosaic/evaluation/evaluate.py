@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -230,12 +230,11 @@ def evaluate(
         notes = _check(mapping, spec)
         recorder = options.get("recorder")
         sink = None if recorder is None else stack.enter_context(recorder(spec))
-        plan = EvaluationPlan(spec.facts.config, (mapping,), seed, max_steps, limit_s, record_dir, sink)
+        plan = EvaluationPlan(spec.facts.config, (mapping,), seed, max_steps, limit_s, record_dir, sink, names)
         games = [GameTask(index, child) for index, child in enumerate(distinct_seeds(episodes, seed, "episode"))]
         results: list[EpisodeResult] = []
         with closing(play_games(plan, games, num_env_runners, made, camera, options.get("screen"))) as arriving:
             for result in arriving:
-                result = _renamed(result, names)
                 results.append(result)
                 if on_episode is not None:
                     on_episode(result)
@@ -296,11 +295,6 @@ def _called_by(names: Mapping[PolicyID, str]) -> Iterator[None]:
         if said != str(error):
             error.args = (said,)
         raise
-
-
-def _renamed(result: EpisodeResult, names: Mapping[PolicyID, str]) -> EpisodeResult:
-    policies = {agent: names.get(policy, policy) for agent, policy in result.policies.items()}
-    return replace(result, policies=policies) if names else result
 
 
 def as_mapping(mapping: AgentMapping | Mapping[str, PolicyID] | Sequence[str]) -> AgentMapping:

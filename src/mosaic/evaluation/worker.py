@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypedDict
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 from mosaic.config.sections import EnvironmentConfig
 from mosaic.core.episode import Episode
 from mosaic.core.errors import InputError
+from mosaic.core.ids import AgentID, PolicyID
 from mosaic.core.user_code import exits_refused
 from mosaic.envs.catalog import make_env
 from mosaic.envs.env import Env
@@ -76,6 +77,10 @@ class EvaluationPlan:
     time_limit_s: float | None
     record_dir: Path | None = None
     sink: TrajectorySink | None = None  # of demonstrations
+    names: Mapping[PolicyID, str] = field(default_factory=dict)  # of policies that are shown by another one
+
+    def named(self, policies: Mapping[AgentID, PolicyID]) -> dict[AgentID, str]:
+        return {agent: self.names.get(policy, policy) for agent, policy in policies.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +108,12 @@ class GameRunner:
             with exits_refused(self._env.spec.env_id):
                 episode = self._episode(game, runner, camera)
         except ControllerError:  # what led to it is worth a look
-            self._save(game, runner.record)
+            self._save(game, self._record(runner))
             raise
         span_s = began, monotonic()
         self._save(game, episode)
         everybody = dict.fromkeys([*episode.policies, *episode.returns])  # including agents that appeared later
-        policies = {agent: runner.controllers.policy_of(agent) for agent in everybody}
+        policies = self._plan.named({agent: runner.controllers.policy_of(agent) for agent in everybody})
         return sum_up(game.index, episode, policies, self._env.spec.facts, span_s)
 
     def _save(self, game: GameTask, episode: Episode) -> None:
@@ -119,7 +124,8 @@ class GameRunner:
         plan = self._plan
         digests = plan.record_dir is not None or plan.sink is not None
         if camera is None and plan.sink is None:
-            return runner.run(game.seed, episode=game.index, max_steps=plan.max_steps, digests=digests)
+            runner.run(game.seed, episode=game.index, max_steps=plan.max_steps, digests=digests)
+            return self._record(runner)
         recorder = None if plan.sink is None else TrajectoryRecorder(self._env)
         turns = runner.turns(game.seed, episode=game.index, max_steps=plan.max_steps, digests=digests)
         for step, turn in enumerate(turns):
@@ -127,12 +133,16 @@ class GameRunner:
                 recorder.note(turn, runner.record)
             if camera is not None:
                 policies = {agent: runner.controllers.policy_of(agent) for agent in turn.rewards}
-                camera.shoot(self._env, step, turn, policies, game.index)
+                camera.shoot(self._env, step, turn, plan.named(policies), game.index)
         if camera is not None:
             camera.cut()
         if plan.sink is not None and recorder is not None:
-            plan.sink.add(game.index, runner.record, recorder.trajectories())
-        return runner.record
+            plan.sink.add(game.index, self._record(runner), recorder.trajectories())
+        return self._record(runner)
+
+    def _record(self, runner: LocalEnvRunner) -> Episode:
+        """Return the record with the names of its policies."""
+        return replace(runner.record, policies=self._plan.named(runner.record.policies))
 
     def close(self) -> None:
         if self._runner is not None:

@@ -137,7 +137,7 @@ class Dispatcher:
             self._failure, self._failures = _describe(error), self._failures + 1
             if self._failures & (self._failures - 1) == 0:  # 1st, 2nd, 4th, 8th …: one line a second would fill a disk
                 text = "The queue could not be processed (failure %d): %s. It is tried again"
-                explained = isinstance(error, OSError | MosaicError)  # a folder that cannot be written is no bug
+                explained = isinstance(error, OSError | MosaicError)  # such as a folder that cannot be written
                 logger.error(text, self._failures, self._failure, exc_info=not explained)
         else:
             self._failure, self._failures = "", 0
