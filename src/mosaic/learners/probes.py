@@ -225,7 +225,13 @@ _ALGORITHMS: Mapping[str, _Algorithm] = {
         _ask_action_values,
     ),
     "sac": _Algorithm(_sac, {**_CRITICS, "ent_coef": 0.01}, 8_000, _ask_critics, continuous=True),
-    "td3": _Algorithm(_td3, {**_CRITICS, "exploration_noise": 0.3}, 8_000, _ask_critics, continuous=True),
+    "td3": _Algorithm(
+        _td3,
+        {**_CRITICS, "learning_rate": 2e-3, "batch_size": 128, "exploration_noise": 0.3},
+        8_000,
+        _ask_critics,
+        continuous=True,
+    ),
 }
 ALGORITHMS = tuple(_ALGORITHMS)
 _ALPHAZERO = (

@@ -7,6 +7,7 @@ pain".
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import NoReturn, SupportsFloat, TypeAlias
 
 import gymnasium
@@ -16,6 +17,7 @@ from gymnasium.spaces import Space
 from numpy.typing import NDArray
 
 from mosaic.core.ids import AgentID
+from mosaic.core.seeding import child_seed
 from mosaic.core.turn import Action, Turn
 from mosaic.envs.adapters.user import adapt
 from mosaic.envs.compiled.mdp.mdp import MdpEnv, enumerate_mdp
@@ -169,27 +171,37 @@ class CopyDuel(_Two):
 
 
 class Continuous:
-    """Another probe, acted in with numbers from -1 to 1: those above 0 mean action 1, the others action 0."""
+    """Another probe, acted in with numbers from −1 to 1: the probability of action 1 grows evenly from 0 to 1.
+
+    It does so from −0.8 to 0.8. With a sudden change at 0, the slope that a deterministic policy follows would be 0
+    almost everywhere, and TD3 would often stay where it began.
+    """
 
     def __init__(self, probe: str) -> None:
-        self._env = adapt(_WITH_TWO_ACTIONS[probe](), EnvFacts())
+        self._env, self._chance = adapt(_WITH_TWO_ACTIONS[probe](), EnvFacts()), np.random.default_rng(0)
         self.possible_agents = self._env.possible_agents
         self.observation_spaces = self._env.observation_spaces
         self.action_spaces: Mapping[AgentID, Space[object]] = {
             agent: spaces.Box(-1, 1, (1,), np.float32) for agent in self.possible_agents
         }
-        self.spec = EnvSpec(self._env.spec.facts, self.possible_agents, self.observation_spaces, self.action_spaces)
+        facts = replace(self._env.spec.facts, has_chance=True)
+        self.spec = EnvSpec(facts, self.possible_agents, self.observation_spaces, self.action_spaces)
 
     @property
     def agents(self) -> tuple[AgentID, ...]:
         return self._env.agents
 
     def reset(self, seed: int | None = None) -> Turn:
+        if seed is not None:
+            self._chance = np.random.default_rng(child_seed(seed, "action"))  # the probe draws from the seed itself
         return self._env.reset(seed)
 
     def step(self, actions: Mapping[AgentID, Action]) -> Turn:
         most = {agent: int(space.n) - 1 for agent, space in self._env.action_spaces.items()}  # type: ignore[attr-defined]
-        return self._env.step({agent: min(int(action[0] > 0), most[agent]) for agent, action in actions.items()})
+        return self._env.step({agent: min(self._drawn(action[0]), most[agent]) for agent, action in actions.items()})
+
+    def _drawn(self, number: float) -> int:
+        return int(self._chance.random() < 0.5 + number / 1.6)
 
     def render(self) -> NDArray[np.uint8] | None:
         return self._env.render()
