@@ -82,7 +82,7 @@ PROBES: tuple[Probe, ...] = (
         "forbidden",
         "masks while acting",
         f"{_OWN}Forbidden",
-        (ProbeAnswer(0, 1.0, 1, (True, True, False)),),
+        (ProbeAnswer(0, 1.0, legal=(True, True, False)),),
         {"info_masks": True},
     ),
     Probe(
@@ -210,7 +210,7 @@ _EVERY = {"gamma": GAMMA, "hidden": (32,)}
 _REPLAYED = {**_EVERY, "learning_rate": 5e-3, "buffer_size": 2_000, "batch_size": 64, "train_freq": 1}
 _CRITICS = {**_REPLAYED, "learning_starts": 400, "tau": 0.05}
 _ALGORITHMS: Mapping[str, _Algorithm] = {
-    "ppo": _Algorithm(_ppo, {**_EVERY, "learning_rate": 5e-3, "n_steps": 16, "batch_size": 64}, 7_000, engines=True),
+    "ppo": _Algorithm(_ppo, {**_EVERY, "learning_rate": 5e-3, "n_steps": 16, "batch_size": 64}, 9_000, engines=True),
     "a2c": _Algorithm(_a2c, {**_EVERY, "learning_rate": 1e-2, "n_steps": 4}, 12_000, engines=True),
     "dqn": _Algorithm(
         _dqn,

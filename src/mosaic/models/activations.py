@@ -81,7 +81,7 @@ def times_derivative(
     elif activation == RELU:
         for i in range(rows):
             for j in range(width):
-                delta[i, j] = delta[i, j] if y[i, j] > _ZERO else _ZERO
+                delta[i, j] *= np.float32(y[i, j] > _ZERO)
     else:
         for i in range(rows):
             for j in range(width):

@@ -66,11 +66,14 @@ def _episodes(
 
 
 class Forbidden(gymnasium.Env[int, int]):
-    """Env with one state, one step, three actions that pay 0, 1 and 10; the last one is masked."""
+    """Env with one state, one step, three actions that pay 1, 1 and 10; the last one is masked.
+
+    The others pay the same, so that a policy does not become so sure of one that it hardly ever chooses the last.
+    """
 
     observation_space: Space[int] = spaces.Discrete(1)
     action_space: Space[int] = spaces.Discrete(3)
-    PAY = (0.0, 1.0, 10.0)
+    PAY = (1.0, 1.0, 10.0)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, object] | None = None
