@@ -51,4 +51,4 @@ def eventually(true: Callable[[], bool], within_s: float = 60.0) -> bool:
 
 def first_event(run: Run) -> None:
     """Returns when the worker has trained a little."""
-    next(run.events(follow=True))
+    next(event for event in run.events(follow=True) if event["kind"] == "iteration")

@@ -193,9 +193,10 @@ def test_unknown_query_parameters_are_refused(client: TestClient, path: str, sai
 
 
 def test_unknown_query_parameters_of_sockets_are_refused(client: TestClient) -> None:
+    address = "ws://127.0.0.1:8642/runs/any/events?after_sec=3"
     with (
         pytest.raises(WebSocketDisconnect) as caught,
-        client.websocket_connect("/runs/any/events?after_sec=3"),
+        client.websocket_connect(address, headers=dict(client.headers)),
     ):
         pass
     assert caught.value.code == 1008
