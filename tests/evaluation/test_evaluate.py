@@ -161,6 +161,8 @@ def test_episodes_are_kept_where_asked(tmp_path: Path) -> None:
     ):
         evaluate(TICTACTOE, {"*": "random"}, episodes=1, record_dir=tmp_path)
     assert [load_episode(path).seed for path in sorted(tmp_path.iterdir())] == [r.seed for r in found.episode_results]
+    evaluate(TICTACTOE, {"*": "random"}, episodes=1, record_dir=f"{tmp_path}-2")
+    assert len(list(tmp_path.with_name(f"{tmp_path.name}-2").iterdir())) == 1
 
 
 @pytest.mark.parametrize("num_env_runners", [1, 2])

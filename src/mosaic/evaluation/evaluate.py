@@ -22,7 +22,14 @@ from mosaic.evaluation.reports import ReportedNumber, merged, summarise
 from mosaic.evaluation.results import EpisodeResult, csv_table, return_notes
 from mosaic.evaluation.run_games import check_counts, distinct_seeds, most_steps, play_games
 from mosaic.evaluation.statistics import Estimate, estimate_mean, finite_mean
-from mosaic.evaluation.worker import EvaluationPlan, GameTask, PlayOptions, check_record_folder, env_runners_asked
+from mosaic.evaluation.worker import (
+    EvaluationPlan,
+    GameTask,
+    PlayOptions,
+    check_record_folder,
+    env_runners_asked,
+    record_folder_asked,
+)
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import AgentMapping, PolicyMapping, parse_mapping
 from mosaic.policies.registry import add_code_of, is_reproducible, mapping_notes
@@ -213,7 +220,7 @@ def evaluate(
     num_env_runners = env_runners_asked(num_env_runners, options)
     began, max_steps = monotonic(), most_steps(options)
     check_counts(episodes=episodes, num_env_runners=num_env_runners, max_steps=max_steps)
-    limit_s, record_dir = options.get("time_limit_s", DEFAULT_TIME_LIMIT_S), options.get("record_dir")
+    limit_s, record_dir = options.get("time_limit_s", DEFAULT_TIME_LIMIT_S), record_folder_asked(options)
     if record_dir is not None:
         check_record_folder(record_dir)
     with ExitStack() as stack:

@@ -19,7 +19,7 @@ from mosaic.evaluation.results import EpisodeResult
 from mosaic.evaluation.run_games import check_counts, most_steps, play_games
 from mosaic.evaluation.schedule import MALFORMED, SCORES, MatchResult, ScheduledMatch, schedule
 from mosaic.evaluation.standings import Tournament
-from mosaic.evaluation.worker import EvaluationPlan, GameTask, PlayOptions, env_runners_asked
+from mosaic.evaluation.worker import EvaluationPlan, GameTask, PlayOptions, env_runners_asked, record_folder_asked
 from mosaic.policies.controller import DEFAULT_TIME_LIMIT_S
 from mosaic.policies.mapping import PolicyMapping
 from mosaic.policies.registry import add_code_of, is_reproducible, policy_notes
@@ -155,7 +155,7 @@ def tournament(
         reproducible = [spec.facts.reproducible, *map(is_reproducible, policies)]
         notes = [note for policy in policies for note in policy_notes(policy, spec)]
         mappings = {pair: _agent_mapping(spec, *pair) for pair in permutations(policies, 2)}
-        limit_s, record_dir = options.get("time_limit_s", DEFAULT_TIME_LIMIT_S), options.get("record_dir")
+        limit_s, record_dir = options.get("time_limit_s", DEFAULT_TIME_LIMIT_S), record_folder_asked(options)
         recorder = options.get("recorder")
         sink = None if recorder is None else stack.enter_context(recorder(spec))
         plan = EvaluationPlan(spec.facts.config, tuple(mappings.values()), seed, max_steps, limit_s, record_dir, sink)

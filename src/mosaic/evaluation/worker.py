@@ -31,14 +31,10 @@ class PlayOptions(TypedDict, total=False):
 
     max_steps: int | None
     time_limit_s: float | None
-    record_dir: Path | None
+    record_dir: Path | str | None
     recorder: Recorder | None
     screen: Screen | None
     num_workers: int  # earlier name of num_env_runners
-
-
-def _spelt(folder: Path) -> str:
-    return repr(str(folder))
 
 
 def env_runners_asked(number: int, options: PlayOptions) -> int:
@@ -52,7 +48,12 @@ def env_runners_asked(number: int, options: PlayOptions) -> int:
     return earlier
 
 
-def check_record_folder(folder: Path, option: str = "record_dir=", spell: Callable[[Path], str] = _spelt) -> None:
+def record_folder_asked(options: PlayOptions) -> Path | None:
+    given = options.get("record_dir")
+    return None if given is None else Path(given)
+
+
+def check_record_folder(folder: Path, option: str = "record_dir=", spell: Callable[[str], str] = repr) -> None:
     """Raise InputError for a folder that cannot be made, or in which episodes would be mixed with earlier ones."""
     place, name = folder.absolute(), option.rstrip(" =")
     there = next(each for each in (place, *place.parents) if each.exists())
@@ -62,8 +63,13 @@ def check_record_folder(folder: Path, option: str = "record_dir=", spell: Callab
     if count:
         raise InputError(
             f"{name}: '{folder}' already holds {count} recorded {'episode' if count == 1 else 'episodes'} (*.json), "
-            f"which would be mixed with the new ones. Type: {option}{spell(folder.with_name(f'{folder.name}-2'))}"
+            f"which would be mixed with the new ones. Type: {option}{spell(_another(folder))}"
         )
+
+
+def _another(folder: Path) -> str:
+    """Return a name for a folder beside this one, or below it where it is the current one."""
+    return f"{folder}-2" if folder.name not in ("", "..") else str(folder / "episodes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ def test_recordings_are_not_mixed_with_earlier_ones(mosaic, tmp_path):
     assert "--record: 'my games' already holds 3 recorded episodes (*.json)" in said
     assert "Type: --record 'my games-2'" in said
     assert {path.name: path.read_bytes() for path in (tmp_path / "my games").iterdir()} == before
+    (tmp_path / "note.json").write_text("{}")
+    assert "Type: --record episodes" in mosaic(*POLE, "--episodes", "1", "--record", ".").err
     (tmp_path / "empty").mkdir()
     assert mosaic(*POLE, "--episodes", "1", "--record", "empty").code == 0
 

@@ -82,7 +82,7 @@ def evaluate(
     if to is not None:
         _check_out(to)
     if record is not None:
-        check_record_folder(record, "--record ", lambda folder: quote(str(folder)))
+        check_record_folder(record, "--record ", quote)
     camera = camera_for(video, fps, min(episodes, video_episodes))
     with (
         camera or nullcontext(),
