@@ -219,6 +219,12 @@ def test_hot_loops_are_vectorised(function, activation):
     assert vectors_of(function, matrix, second, constant, matrix)
 
 
+def test_relus_derivative_stops_what_was_not_passed_on():
+    delta, y = np.array([[3.0, -4.0, 5.0]], np.float32), np.array([[0.5, 0.0, 2.0]], np.float32)
+    times_derivative(delta, y, RELU, y)
+    assert delta.tolist() == [[3.0, 0.0, 5.0]]
+
+
 def test_the_one_row_loop_is_vectorised():
     matrix, row = numba.float32[:, ::1], numba.float32[::1]
     assert vectors_of(_layer, row, matrix, row, row, numba.int64)

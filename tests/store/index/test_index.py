@@ -82,7 +82,9 @@ def test_runs_are_found_by_id_beginning_name_or_latest(store):
     assert store.resolve("b") == third
     with pytest.raises(InputError, match=r"^2 runs begin with 'a': ab-2 \(nightly\), aa-1 \(nightly\)\. Type"):
         store.resolve("a")
-    with pytest.raises(InputError, match=r"^2 runs are called 'nightly': ab-2 \(nightly\), aa-1 \(nightly\)\."):
+    with pytest.raises(
+        InputError, match=r"^2 runs are called 'nightly': ab-2 \(nightly\), aa-1 \(nightly\)\. Type the id of one\."
+    ):
         store.resolve("nightly")
     with pytest.raises(
         UnknownNameError, match=r"^There is no run 'nigthly'\. Did you mean 'nightly'\? The newest: ab-2"

@@ -132,6 +132,8 @@ def test_learner_statistics_are_all_finite_numbers():
 def test_time_is_split_into_envs_inference_and_learning():
     found = split(RESULT, envs_per_runner=4)
     assert found == pytest.approx({"env": 0.1, "inference": 1.0, "learning": 6.0})
+    runners = RESULT["env_runners"] | {"num_env_steps_sampled": 500, "mosaic_others_steps": 100.0}
+    assert split({**RESULT, "env_runners": runners}, envs_per_runner=4) == found  # those belong to the other 400
 
 
 def test_a_learner_thread_is_measured_by_its_updates():
